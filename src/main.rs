@@ -1,0 +1,2 @@
+//! netbox
+fn main() {}
