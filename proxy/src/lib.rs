@@ -1,1 +1,15 @@
-//! proxy
+//! The host side of netbox: it accepts what a sandbox connects to and decides what becomes of it.
+//!
+//! # Theory of operation
+//!
+//! The sandbox has no route. What a program inside connects to is redirected to listeners that were made inside
+//! and are accepted on out here; nothing else of the host can be reached from it. Each connection travels one way:
+//!
+//! 1. `original_destination` says where the program wanted to go; a synthetic address becomes the name that it was
+//!    handed out for. That is the `Target`, and there is no second one.
+//! 2. `pipeline` asks the policy. A positive answer is a `Permit`; with it, and only with it, a name can be
+//!    resolved, an address be vetted and a socket be dialled.
+//! 3. `first_bytes` looks at what the program sends: TLS and HTTP must agree with the target before a byte of
+//!    theirs leaves. HTTP is judged request by request (`http::exchange`).
+//! 4. `tunnel` moves the rest, half-close kept. `refuse` is the one place where a refusal becomes bytes.
+//! 5. `record` writes one decision for each connection (each request on HTTP), whatever happens to it.
