@@ -1,1 +1,45 @@
-//! launcher
+//! The sandbox on Linux: namespaces, interfaces, capture rules, mounts, and care for the command's process.
+//!
+//! Who is who:
+//!
+//! ```text
+//! netbox ── holds the listeners, outside ([`Embryo`], [`Sandbox`])
+//!   └── pid 1: user + network + mount + pid + ipc namespaces; builds, proves, supervises (`init`)
+//!         └── the command: a nested user namespace, no capabilities, no_new_privs, seccomp (`command`)
+//! ```
+//!
+//! Nothing here decides about hosts. The launcher hands out [`Listeners`] on which every connection and every query of
+//! the sandbox arrives, and sees to it that there is no other way. A step that fails is a [`Failure`], and then the
+//! command does not run.
+
+#![deny(unsafe_code)]
+
+mod command;
+mod descriptors;
+mod error;
+mod id_maps;
+mod init;
+mod message;
+mod mounts;
+mod network;
+mod resolver_files;
+mod sandbox;
+#[allow(unsafe_code)]
+mod sys;
+mod system_call_filter;
+
+pub use command::Spec;
+pub use descriptors::close_inherited;
+pub use error::{Failure, Step};
+pub use network::{Listeners, read_refused};
+pub use sandbox::{Embryo, Outcome, Sandbox};
+
+/// Makes this process look names up exactly as they are written, without the host's search list.
+///
+/// A name that is on the list must not lead to another one that is not (`db.example` to `db.example.corp.example`).
+/// glibc takes the list from LOCALDOMAIN (resolv.conf(5)); the root domain alone means none. `/etc/hosts` and the
+/// other sources of names still count. For the start of `main`, before any thread exists; the command's environment
+/// is made from the one before.
+pub fn look_names_up_as_written() {
+    sys::set_environment_variable("LOCALDOMAIN", ".");
+}

@@ -1,0 +1,117 @@
+//! The command's process, from `fork` to `exec`.
+//!
+//! Theory of operation. Pid 1 owns the network namespace and could take the walls down; the command must not. So it
+//! goes into a user namespace of its own below, where it has no power over anything that pid 1 set up:
+//!
+//! 1. [`enter_nested_user_namespace`]: pid 1 writes the maps; every id means what it meant.
+//! 2. [`leave_the_session`]: no controlling terminal, no process group, no keyring of the user's.
+//! 3. [`drop_privileges`]: a user's command has no capability and can gain none. Root's keeps those of the nested
+//!    namespace, which own nothing: enough for chown and for changing to another user, not for mounts or networks.
+//! 4. the system-call filter, last, since the steps before use what it forbids.
+//! 5. `exec`. Until then any error is reported to pid 1 over the channel, which `exec` closes.
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use caps::CapSet;
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::prctl;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
+use nix::unistd::{chdir, setsid};
+
+use crate::error::{At, Failure, Step};
+use crate::id_maps;
+use crate::message::{Channel, Order, Report};
+use crate::sys;
+use crate::system_call_filter;
+
+/// What to run, and as what.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The program: a path, or a name that is looked up in the environment's PATH.
+    pub program: OsString,
+    /// Its arguments, without the program's name.
+    pub arguments: Vec<OsString>,
+    /// The whole environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The working directory, absolute. It is entered anew inside: the one inherited could be on a mount that the
+    /// sandbox covers.
+    pub directory: PathBuf,
+}
+
+/// Becomes the command, or reports why not and returns.
+pub(crate) fn become_command(spec: &Spec, mask: &SigSet, channel: &Channel) {
+    let report = match prepare(spec, mask, channel) {
+        Err(failure) => Report::Failed(failure),
+        Ok(errno) => Report::NotExecuted(errno as i32),
+    };
+    // Pid 1 sees the end of the channel in any case.
+    let _ = channel.report(&report, &[]);
+}
+
+/// Everything up to `exec`; its error is the value, because all before it went well.
+fn prepare(spec: &Spec, mask: &SigSet, channel: &Channel) -> Result<Errno, Failure> {
+    enter_nested_user_namespace(channel)?;
+    leave_the_session()?;
+    chdir(&spec.directory).at(Step::WorkingDirectory, &format!("`{}`", spec.directory.display()))?;
+    drop_privileges()?;
+    system_call_filter::load()?;
+    sys::close_from_on_exec(3).at(Step::Privileges, "closing descriptors")?;
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(mask), None).at(Step::Privileges, "the signal mask")?;
+    Ok(match exec(spec) {
+        Err(errno) => errno,
+        Ok(never) => match never {},
+    })
+}
+
+fn exec(spec: &Spec) -> Result<Infallible, Errno> {
+    let mut command = Command::new(&spec.program);
+    command.args(&spec.arguments).env_clear().envs(spec.environment.iter().map(|(name, value)| (name, value)));
+    // Resets SIGPIPE, which Rust's start-up ignores. An empty or NUL-ridden name has no errno of its own.
+    Err(command.exec().raw_os_error().map_or(Errno::EINVAL, Errno::from_raw))
+}
+
+fn enter_nested_user_namespace(channel: &Channel) -> Result<(), Failure> {
+    let step = Step::NestedUserNamespace;
+    // Pid 1 is not dumpable, and neither is its copy; its files in /proc would belong to nobody.
+    prctl::set_dumpable(true).at(step, "PR_SET_DUMPABLE")?;
+    unshare(CloneFlags::CLONE_NEWUSER).at(step, "unshare")?;
+    channel.report(&Report::Ready(String::new()), &[]).at(step, "the channel to pid 1")?;
+    match channel.next_order().at(step, "the channel to pid 1")? {
+        Some(Order::Mapped) => Ok(()),
+        _ => Err(Failure::outcome(step, "pid 1 did not map the user")),
+    }
+}
+
+fn leave_the_session() -> Result<(), Failure> {
+    setsid().at(Step::Privileges, "setsid")?;
+    match sys::join_fresh_session_keyring() {
+        // A kernel or a container without keyrings has none to leak.
+        Err(Errno::ENOSYS | Errno::EPERM | Errno::EOPNOTSUPP) => Ok(()),
+        other => other.at(Step::Privileges, "a fresh session keyring"),
+    }
+}
+
+fn drop_privileges() -> Result<(), Failure> {
+    let step = Step::Privileges;
+    // A core pattern that begins with a pipe starts a program outside, and ignores a limit of 0: but not one of 1
+    // (core(5), fs/coredump.c).
+    setrlimit(Resource::RLIMIT_CORE, 1, 1).at(step, "RLIMIT_CORE")?;
+    prctl::set_no_new_privs().at(step, "PR_SET_NO_NEW_PRIVS")?;
+    if id_maps::is_root() {
+        return Ok(());
+    }
+    for set in [CapSet::Bounding, CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
+        clear(set).map_err(|error| Failure::outcome(step, format!("clearing the {set:?} capabilities: {error}")))?;
+    }
+    Ok(())
+}
+
+fn clear(set: CapSet) -> Result<(), caps::errors::CapsError> {
+    caps::clear(None, set)
+}

@@ -1,0 +1,212 @@
+//! What the command may inherit.
+//!
+//! An open descriptor wins over every namespace: a socket of the host stays in the host's network, a directory of the
+//! host defeats the mounts. So from 3 up everything is closed, in every process of ours; and 0, 1 and 2 are looked at:
+//!
+//! * files, pipes, terminals, connected unix stream and seqpacket sockets, and the harmless devices pass;
+//! * an internet stream socket stays outside and is relayed through a pipe (connecting it elsewhere is a matter of two
+//!   system calls);
+//! * all else is refused: unix datagram and unconnected sockets, directories, other devices, and what has no file type
+//!   at all (namespaces, pidfds, epoll, io_uring).
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::thread::{self, JoinHandle};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::socket::{
+    AddressFamily, SockType, SockaddrLike, SockaddrStorage, getpeername, getsockname, getsockopt, sockopt,
+};
+use nix::sys::stat::{SFlag, fstat, major, minor};
+use nix::unistd::pipe2;
+
+use crate::error::{At, Failure, Step};
+use crate::sys;
+
+/// Closes everything from 3 up but `keep`, in the calling process.
+///
+/// For the very start of `main`, before anything of ours is open.
+///
+/// # Errors
+/// The error of close_range(2) (Linux 5.9).
+pub fn close_inherited(keep: Option<RawFd>) -> io::Result<()> {
+    match keep.filter(|fd| *fd >= 3) {
+        Some(fd) => {
+            sys::close_range(3, fd - 1)?;
+            sys::close_range(fd + 1, RawFd::MAX)?;
+        }
+        None => sys::close_range(3, RawFd::MAX)?,
+    }
+    Ok(())
+}
+
+/// The three standard descriptors as the command will have them.
+pub(crate) struct Standard {
+    /// What stands in for the number, where it is not inherited as it is.
+    pub(crate) replacements: [Option<OwnedFd>; 3],
+    relays: Vec<Relay>,
+}
+
+enum Verdict {
+    Pass,
+    Relay,
+    Refuse(&'static str),
+}
+
+impl Standard {
+    /// Judges 0, 1 and 2 of this process.
+    pub(crate) fn judge() -> Result<Self, Failure> {
+        let mut standard = Standard { replacements: [None, None, None], relays: Vec::new() };
+        let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+        for (number, fd) in [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()].into_iter().enumerate() {
+            match judge(fd).at(Step::Descriptors, &format!("descriptor {number}"))? {
+                Verdict::Pass => {}
+                Verdict::Refuse(what) => {
+                    return Err(Failure::outcome(
+                        Step::Descriptors,
+                        format!("descriptor {number} is {what}, through which the command could leave the sandbox"),
+                    ));
+                }
+                Verdict::Relay => {
+                    let what = format!("a relay for descriptor {number}");
+                    let socket = fd.try_clone_to_owned().at(Step::Descriptors, &what)?;
+                    let (read, write) = pipe2(OFlag::O_CLOEXEC).at(Step::Descriptors, &what)?;
+                    let (inside, from, to) = if number == 0 { (read, socket, write) } else { (write, read, socket) };
+                    standard.replacements[number] = Some(inside);
+                    standard.relays.push(Relay { from: File::from(from), to: File::from(to), inward: number == 0 });
+                }
+            }
+        }
+        Ok(standard)
+    }
+
+    /// Starts the relays. The ends that belong to the command are closed here, so that end of file travels.
+    pub(crate) fn relay(self) -> Relays {
+        drop(self.replacements);
+        let threads = self.relays.into_iter().map(|relay| (relay.inward, thread::spawn(move || relay.run())));
+        Relays(threads.collect())
+    }
+}
+
+struct Relay {
+    from: File,
+    to: File,
+    inward: bool,
+}
+
+impl Relay {
+    fn run(mut self) {
+        // An error ends it, as it would end the command's own use of the socket: what was copied is copied.
+        let _ = io::copy(&mut self.from, &mut self.to);
+    }
+}
+
+/// The threads that carry bytes between an internet socket outside and a pipe inside.
+pub(crate) struct Relays(Vec<(bool, JoinHandle<()>)>);
+
+impl Relays {
+    /// Waits until all that the command wrote is delivered. Its ends of the pipes are closed by now.
+    pub(crate) fn drain(self) {
+        for (inward, thread) in self.0 {
+            // One that reads for the command waits on the peer, and nobody is left to read what it brings.
+            if !inward {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+fn judge(fd: BorrowedFd) -> nix::Result<Verdict> {
+    let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
+    if flags.contains(OFlag::O_PATH) {
+        return Ok(Verdict::Refuse("a path handle"));
+    }
+    let stat = fstat(fd)?;
+    Ok(match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
+        SFlag::S_IFREG | SFlag::S_IFIFO => Verdict::Pass,
+        SFlag::S_IFCHR => judge_device(major(stat.st_rdev), minor(stat.st_rdev), fd),
+        SFlag::S_IFSOCK => judge_socket(fd)?,
+        SFlag::S_IFDIR => Verdict::Refuse("a directory"),
+        SFlag::S_IFBLK => Verdict::Refuse("a block device"),
+        _ => Verdict::Refuse("neither a file nor a pipe nor a socket"),
+    })
+}
+
+/// Linux's `devices.txt`: 1 is memory (null 3, zero 5, full 7, random 8, urandom 9), and terminals say so themselves.
+fn judge_device(major: u64, minor: u64, fd: BorrowedFd) -> Verdict {
+    match (major, minor) {
+        (1, 3 | 5 | 7 | 8 | 9) => Verdict::Pass,
+        _ if nix::unistd::isatty(fd).unwrap_or(false) => Verdict::Pass,
+        _ => Verdict::Refuse("a device"),
+    }
+}
+
+fn judge_socket(fd: BorrowedFd) -> nix::Result<Verdict> {
+    let local: SockaddrStorage = getsockname(fd.as_raw_fd())?;
+    let kind = getsockopt(&fd, sockopt::SockType)?;
+    let connected = match getpeername::<SockaddrStorage>(fd.as_raw_fd()) {
+        Ok(_) => true,
+        // A pair's end whose peer has gone is connected to nobody, and can never be again.
+        Err(Errno::ENOTCONN) => false,
+        Err(errno) => return Err(errno),
+    };
+    Ok(match (local.family(), kind) {
+        (Some(AddressFamily::Unix), SockType::Stream | SockType::SeqPacket) if connected => Verdict::Pass,
+        (Some(AddressFamily::Unix), SockType::Stream | SockType::SeqPacket) => {
+            Verdict::Refuse("an unconnected unix socket")
+        }
+        (Some(AddressFamily::Unix), _) => Verdict::Refuse("a unix datagram socket"),
+        (Some(AddressFamily::Inet | AddressFamily::Inet6), SockType::Stream) if connected => Verdict::Relay,
+        _ => Verdict::Refuse("a socket of the host's network"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+
+    fn refused(fd: impl AsFd) -> Option<&'static str> {
+        match judge(fd.as_fd()).unwrap() {
+            Verdict::Refuse(what) => Some(what),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn files_pipes_and_connected_unix_streams_pass() {
+        let (read, write) = pipe2(OFlag::O_CLOEXEC).unwrap();
+        let (one, other) = UnixStream::pair().unwrap();
+        let file = tempfile::tempfile().unwrap();
+        let null = File::open("/dev/null").unwrap();
+        for fd in [read.as_fd(), write.as_fd(), one.as_fd(), other.as_fd(), file.as_fd(), null.as_fd()] {
+            assert!(matches!(judge(fd).unwrap(), Verdict::Pass));
+        }
+    }
+
+    #[test]
+    fn an_internet_stream_is_relayed_and_other_internet_sockets_are_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(matches!(judge(stream.as_fd()).unwrap(), Verdict::Relay));
+        assert!(refused(&listener).is_some());
+        let datagram = UdpSocket::bind("127.0.0.1:0").unwrap();
+        datagram.connect("127.0.0.1:9").unwrap();
+        assert!(refused(&datagram).is_some());
+    }
+
+    #[test]
+    fn what_reaches_the_host_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(refused(File::open(directory.path()).unwrap()), Some("a directory"));
+        assert!(refused(UnixDatagram::pair().unwrap().0).is_some());
+        assert!(refused(UnixListener::bind(directory.path().join("socket")).unwrap()).is_some());
+        let namespace = File::open("/proc/self/ns/net").unwrap();
+        let epoll = nix::sys::epoll::Epoll::new(nix::sys::epoll::EpollCreateFlags::empty()).unwrap();
+        assert_eq!(refused(&epoll.0), Some("neither a file nor a pipe nor a socket"));
+        assert!(refused(&namespace).is_some(), "a namespace handle");
+    }
+}

@@ -1,0 +1,234 @@
+//! What can go wrong between the wish for a sandbox and a running command.
+//!
+//! Every step of the set-up has a name. When one fails, the command does not run, and the person is told the step,
+//! the kernel's answer, and the way out. The way out belongs here, beside the step, because it depends on both.
+
+use std::fmt;
+use std::io;
+
+/// One step of building the sandbox, in the order in which they happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Step {
+    /// Looking at the descriptors 0, 1 and 2 that the command would inherit.
+    Descriptors = 1,
+    /// The socket pair between netbox and pid 1 of the sandbox.
+    ControlSocket,
+    /// `clone3(2)` with the five namespaces.
+    Namespaces,
+    /// Writing `uid_map`, `setgroups` and `gid_map` of the outer user namespace.
+    IdMaps,
+    /// Waiting in pid 1 for the maps, and tying its life to netbox.
+    Handshake,
+    /// Loopback, the stub interface, its addresses and default routes.
+    Interfaces,
+    /// The nf_tables batch that captures connections, and reading it back.
+    CaptureRules,
+    /// `net.ipv4.ip_unprivileged_port_start`.
+    LowPorts,
+    /// The sockets on which captured connections and queries arrive.
+    Listeners,
+    /// The proof that a connect, a query and a datagram really go where they should.
+    SelfTest,
+    /// Making the mount tree private.
+    PrivateMounts,
+    /// `/etc/resolv.conf` and its companions.
+    ResolverFiles,
+    /// A fresh `/proc` of the new pid namespace.
+    Proc,
+    /// `/sys` (and, for root, `/proc/sys`) read-only.
+    ReadOnlyKernelFiles,
+    /// Handing the sockets to netbox.
+    HandOver,
+    /// `fork(2)` of the command's process.
+    Fork,
+    /// The nested user namespace of the command and its maps.
+    NestedUserNamespace,
+    /// Session, keyring, limits, capabilities and `no_new_privs` of the command.
+    Privileges,
+    /// The system-call filter.
+    SystemCallFilter,
+    /// Returning to the working directory.
+    WorkingDirectory,
+}
+
+impl Step {
+    const ALL: [Step; 20] = [
+        Step::Descriptors,
+        Step::ControlSocket,
+        Step::Namespaces,
+        Step::IdMaps,
+        Step::Handshake,
+        Step::Interfaces,
+        Step::CaptureRules,
+        Step::LowPorts,
+        Step::Listeners,
+        Step::SelfTest,
+        Step::PrivateMounts,
+        Step::ResolverFiles,
+        Step::Proc,
+        Step::ReadOnlyKernelFiles,
+        Step::HandOver,
+        Step::Fork,
+        Step::NestedUserNamespace,
+        Step::Privileges,
+        Step::SystemCallFilter,
+        Step::WorkingDirectory,
+    ];
+
+    /// The step with this number on the control socket.
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|step| *step as u8 == number)
+    }
+
+    /// What the step does, as the object of "cannot …".
+    fn deed(self) -> &'static str {
+        match self {
+            Step::Descriptors => "hand the standard descriptors to the command",
+            Step::ControlSocket => "make the control socket",
+            Step::Namespaces => "create the namespaces",
+            Step::IdMaps => "map the user into the sandbox",
+            Step::Handshake => "start the sandbox's first process",
+            Step::Interfaces => "set up the sandbox's network interfaces",
+            Step::CaptureRules => "load the capture rules",
+            Step::LowPorts => "open the low ports inside the sandbox",
+            Step::Listeners => "open the sandbox's listeners",
+            Step::SelfTest => "prove that the capture works",
+            Step::PrivateMounts => "make the mounts private",
+            Step::ResolverFiles => "put the resolver files in place",
+            Step::Proc => "mount a fresh `/proc`",
+            Step::ReadOnlyKernelFiles => "make the kernel's files read-only",
+            Step::HandOver => "hand the listeners to the proxy",
+            Step::Fork => "start the command's process",
+            Step::NestedUserNamespace => "create the command's user namespace",
+            Step::Privileges => "drop the command's privileges",
+            Step::SystemCallFilter => "load the system-call filter",
+            Step::WorkingDirectory => "enter the working directory",
+        }
+    }
+
+    /// What the person can do about `errno` at this step.
+    fn remedy(self, errno: i32) -> Option<&'static str> {
+        match (self, errno) {
+            (Step::Namespaces, libc::ENOSPC) => Some(
+                "the limit on namespaces is reached or zero: see `sysctl user.max_user_namespaces user.max_net_namespaces`, \
+                 and raise them with `sudo sysctl -w user.max_user_namespaces=15000`",
+            ),
+            (Step::Namespaces, libc::EPERM | libc::EACCES) => Some(
+                "unprivileged user namespaces are refused here: in a container, allow `clone3` and `unshare` with user \
+                 namespaces in its seccomp profile; on older Debian, `sudo sysctl -w kernel.unprivileged_userns_clone=1`; \
+                 where SELinux or AppArmor limits them, give netbox a profile that permits `userns`",
+            ),
+            (Step::Namespaces, libc::ENOSYS) => {
+                Some("the kernel, or the container's seccomp profile, has no `clone3`: Linux 5.3 or newer is needed")
+            }
+            (Step::Namespaces, libc::EINVAL) => {
+                Some("the kernel was built without user, network, mount, pid or ipc namespaces")
+            }
+            (
+                Step::Interfaces | Step::CaptureRules | Step::PrivateMounts | Step::IdMaps,
+                libc::EPERM | libc::EACCES,
+            ) => Some(
+                "the new user namespace has no capabilities: on Ubuntu 24.04 and later AppArmor takes them away from \
+                 programs without a profile (`sysctl kernel.apparmor_restrict_unprivileged_userns`)",
+            ),
+            (Step::CaptureRules, libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::ENOENT) => Some(
+                "the kernel lacks nf_tables with nat, redirect, fib and reject for the inet family: load them with \
+                 `sudo modprobe -a nf_tables nft_redir nft_fib_inet nft_reject_inet nft_log nft_limit nft_ct`",
+            ),
+            (Step::Proc, libc::EPERM) => Some(
+                "parts of `/proc` are masked here, as in a container: run the container with `--security-opt systempaths=unconfined`",
+            ),
+            (Step::ReadOnlyKernelFiles, libc::ENOSYS) => {
+                Some("`mount_setattr` is missing: Linux 5.12 or newer is needed")
+            }
+            (_, libc::EMFILE) => Some("too many open files: raise the limit with `ulimit -n`"),
+            (_, libc::ENOMEM) => Some("the machine, or this process's control group, is out of memory"),
+            _ => None,
+        }
+    }
+}
+
+/// A step that failed: the command did not run.
+#[derive(Clone, Debug, thiserror::Error)]
+pub struct Failure {
+    /// The step.
+    pub step: Step,
+    /// The kernel's error number; 0 where the kernel said nothing wrong but the outcome was.
+    pub errno: i32,
+    /// The object of the step: a path, an interface, a rule. May be empty.
+    pub detail: String,
+}
+
+impl Failure {
+    pub(crate) fn new(step: Step, errno: nix::Error, detail: impl Into<String>) -> Self {
+        Failure { step, errno: errno as i32, detail: detail.into() }
+    }
+
+    pub(crate) fn io(step: Step, error: &io::Error, detail: impl Into<String>) -> Self {
+        Failure { step, errno: error.raw_os_error().unwrap_or(0), detail: detail.into() }
+    }
+
+    /// The outcome of the step was wrong although no call failed.
+    pub(crate) fn outcome(step: Step, detail: impl Into<String>) -> Self {
+        Failure { step, errno: 0, detail: detail.into() }
+    }
+
+    /// What to do about it, where that is known.
+    pub fn hint(&self) -> Option<&'static str> {
+        self.step.remedy(self.errno)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {}", self.step.deed())?;
+        if !self.detail.is_empty() {
+            write!(f, ": {}", self.detail)?;
+        }
+        if self.errno != 0 {
+            let errno = nix::Error::from_raw(self.errno);
+            write!(f, ": {} ({errno:?})", errno.desc())?;
+        }
+        Ok(())
+    }
+}
+
+/// Names the step and the object of a failing call.
+pub(crate) trait At<T> {
+    /// The error of this call, as a failure of `step` on `detail`.
+    fn at(self, step: Step, detail: &str) -> Result<T, Failure>;
+}
+
+impl<T> At<T> for nix::Result<T> {
+    fn at(self, step: Step, detail: &str) -> Result<T, Failure> {
+        self.map_err(|errno| Failure::new(step, errno, detail))
+    }
+}
+
+impl<T> At<T> for io::Result<T> {
+    fn at(self, step: Step, detail: &str) -> Result<T, Failure> {
+        self.map_err(|error| Failure::io(step, &error, detail))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_keeps_its_number() {
+        for step in Step::ALL {
+            assert_eq!(Step::from_number(step as u8), Some(step));
+        }
+        assert_eq!(Step::from_number(0), None);
+        assert_eq!(Step::from_number(Step::ALL.len() as u8 + 1), None);
+    }
+
+    #[test]
+    fn a_failure_names_the_step_the_object_and_the_errno() {
+        let failure = Failure::new(Step::Namespaces, nix::Error::ENOSPC, "user");
+        assert_eq!(failure.to_string(), "cannot create the namespaces: user: No space left on device (ENOSPC)");
+        assert!(failure.hint().is_some_and(|hint| hint.contains("max_user_namespaces")));
+    }
+}

@@ -1,0 +1,198 @@
+//! Pid 1 of the sandbox.
+//!
+//! Theory of operation. Born by `clone3` as a copy of netbox, in a user, network, mount, pid and ipc namespace of its
+//! own, it builds the sandbox from inside, proves it, hands the listeners out, and waits for the word. Then it starts
+//! the command one user namespace below and becomes a plain init: it reaps, passes signals on, and ends with the
+//! command. When it ends, for whatever reason, the kernel kills every process of the pid namespace.
+//!
+//! Stages: [`tie_to_netbox`], [`build`], [`hand_over`], [`start_command`], [`supervise`].
+//!
+//! It never runs anything of the user's and keeps nothing of the host's: no descriptor but the channel to netbox. It is
+//! not dumpable, and its user namespace is above the command's, so the command can neither trace it nor take its
+//! descriptors nor signal it (signals from inside its namespace reach pid 1 only where it has a handler: nowhere).
+
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd};
+use std::process::exit;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid};
+
+use crate::command::{Spec, become_command};
+use crate::descriptors::Standard;
+use crate::error::{At, Failure, Step};
+use crate::id_maps;
+use crate::message::{Channel, Order, Report};
+use crate::mounts;
+use crate::network::{self, Network};
+use crate::sys;
+
+/// Pid 1's whole life. `channel` is its end; netbox's end is already closed.
+pub(crate) fn run(spec: &Spec, standard: Standard, channel: Channel) -> ! {
+    match live(spec, standard, &channel) {
+        Ok(()) => exit(0),
+        Err(failure) => {
+            // When netbox is gone there is nobody to tell.
+            let _ = channel.report(&Report::Failed(failure), &[]);
+            exit(1)
+        }
+    }
+}
+
+fn live(spec: &Spec, standard: Standard, channel: &Channel) -> Result<(), Failure> {
+    let mask = tie_to_netbox(standard, channel)?;
+    let (walls, network) = build()?;
+    if !hand_over(channel, network, &walls)? {
+        return Ok(());
+    }
+    let Some(command) = start_command(spec, &mask, channel)? else { return Ok(()) };
+    supervise(command, channel)
+}
+
+/// Stage 1. From here on, netbox's end is this process's end. Returns the signal mask that netbox had.
+fn tie_to_netbox(standard: Standard, channel: &Channel) -> Result<SigSet, Failure> {
+    let step = Step::Handshake;
+    prctl::set_pdeathsig(Signal::SIGKILL).at(step, "PR_SET_PDEATHSIG")?;
+    // getppid(2) is 0 across a pid namespace, so that a parent which died before the line above cannot be told that
+    // way. The channel tells: its other end is closed, and this wait reads end of file.
+    match channel.next_order().at(step, "the channel to netbox")? {
+        Some(Order::Mapped) => {}
+        _ => exit(1),
+    }
+    prctl::set_dumpable(false).at(step, "PR_SET_DUMPABLE")?;
+    for (number, replacement) in standard.replacements.iter().enumerate() {
+        if let Some(fd) = replacement {
+            sys::place_at(fd, number as i32).at(step, "descriptor")?;
+        }
+    }
+    // All that netbox had open is closed; `standard` and its relays are forgotten, not dropped, as their numbers go.
+    std::mem::forget(standard);
+    let own = channel.as_fd().as_raw_fd();
+    sys::close_range(3, own - 1).at(step, "close_range")?;
+    sys::close_range(own + 1, i32::MAX).at(step, "close_range")?;
+    let mut mask = SigSet::empty();
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut mask)).at(step, "sigprocmask")?;
+    Ok(mask)
+}
+
+/// Stage 2. Everything that confines the command, and the proof of it.
+fn build() -> Result<(Vec<&'static str>, Network), Failure> {
+    mounts::make_private()?;
+    let last_resort = mounts::resolver_configuration().is_none();
+    let network = network::set_up(last_resort)?;
+    mounts::put_resolver_files()?;
+    mounts::mount_proc()?;
+    network::allow_low_ports()?;
+    mounts::protect_kernel_files(id_maps::is_root())?;
+    let mut walls = vec!["userns", "pidns", "mountns", "ipcns", "seccomp"];
+    walls.extend(&network.walls);
+    Ok((walls, network))
+}
+
+/// Stage 3. The listeners go out and are closed here. `false`: netbox changed its mind, or is gone.
+fn hand_over(channel: &Channel, network: Network, walls: &[&str]) -> Result<bool, Failure> {
+    let step = Step::HandOver;
+    let (counts, descriptors) = network.listeners.to_descriptors();
+    let report = Report::Ready(format!("{counts}\n{}", walls.join(" ")));
+    channel.report(&report, &descriptors).at(step, "the channel to netbox")?;
+    drop(network);
+    Ok(channel.next_order().at(step, "the channel to netbox")? == Some(Order::Go))
+}
+
+/// Stage 4. Forks the command's process, maps its user namespace, and sees it execute. `None`: it could not, and
+/// netbox has been told.
+fn start_command(spec: &Spec, mask: &SigSet, netbox: &Channel) -> Result<Option<Pid>, Failure> {
+    let step = Step::Fork;
+    let (ours, theirs) = Channel::pair().at(step, "a channel")?;
+    let child = match sys::fork().at(step, "fork")? {
+        ForkResult::Parent { child } => child,
+        ForkResult::Child => {
+            drop(ours);
+            become_command(spec, mask, &theirs);
+            exit(1)
+        }
+    };
+    drop(theirs);
+    // Pid 1 holds no end of the user's pipes, so that their other ends see the command close them.
+    let null = File::options().read(true).write(true).open("/dev/null").at(step, "`/dev/null`")?;
+    for number in 0..3 {
+        sys::place_at(&null, number).at(step, "`/dev/null`")?;
+    }
+    loop {
+        match ours.next_report().at(step, "the channel to the command")? {
+            Some((Report::Ready(_), _)) => {
+                id_maps::write_nested(child)?;
+                ours.order(Order::Mapped).at(Step::NestedUserNamespace, "the channel to the command")?;
+            }
+            Some((Report::Failed(failure), _)) => return Err(failure),
+            Some((not_executed @ Report::NotExecuted(_), _)) => {
+                let _ = netbox.report(&not_executed, &[]);
+                return Ok(None);
+            }
+            Some((Report::Ended(_), _)) => {
+                return Err(Failure::outcome(step, "the command's process spoke out of turn"));
+            }
+            // Closed by `exec`, or by a death that the next stage reaps.
+            None => return Ok(Some(child)),
+        }
+    }
+}
+
+/// Stage 5. Until the command ends, or netbox does.
+fn supervise(command: Pid, channel: &Channel) -> Result<(), Failure> {
+    let step = Step::Fork;
+    let mut children = SigSet::empty();
+    children.add(Signal::SIGCHLD);
+    let children =
+        SignalFd::with_flags(&children, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).at(step, "signalfd")?;
+    loop {
+        // Reap first: a child may have ended before the signal descriptor was there.
+        if let Some(status) = reap(command) {
+            let _ = channel.report(&Report::Ended(status), &[]);
+            return Ok(());
+        }
+        let mut polled =
+            [PollFd::new(channel.as_fd().as_fd(), PollFlags::POLLIN), PollFd::new(children.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut polled, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(Failure::new(step, errno, "poll")),
+        }
+        let ready = |at: usize| polled[at].revents().is_some_and(|events| !events.is_empty());
+        let (order, child) = (ready(0), ready(1));
+        if child {
+            while let Ok(Some(_)) = children.read_signal() {}
+        }
+        if order {
+            match channel.next_order().at(step, "the channel to netbox")? {
+                Some(Order::Signal { number, group }) => pass_on(command, number, group),
+                Some(_) => {}
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Reaps whatever has ended. The command's wait status, when it is among them.
+fn reap(command: Pid) -> Option<i32> {
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(pid, code)) if pid == command => return Some((code & 0xff) << 8),
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == command => return Some(signal as i32),
+            Ok(WaitStatus::StillAlive) => return None,
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+fn pass_on(command: Pid, number: i32, group: bool) {
+    if let Ok(signal) = Signal::try_from(number) {
+        // ESRCH: it has ended, and the next turn reaps it.
+        let _ = if group { killpg(command, signal) } else { kill(command, signal) };
+    }
+}

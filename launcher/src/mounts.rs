@@ -1,0 +1,144 @@
+//! What the sandbox sees of the file system where the network is concerned.
+//!
+//! Netbox leaves files alone: that is the work of bwrap and Seatbelt. It changes what decides how names are looked up,
+//! and what the kernel shows and takes through file systems of its own:
+//!
+//! 1. [`make_private`]: nothing mounted here shows outside, nothing mounted outside later shows here.
+//! 2. [`put_resolver_files`]: `/etc/resolv.conf`, `/etc/hosts`, `/etc/nsswitch.conf` that lead to netbox alone, and
+//!    masks over the sockets of well-known services of the host.
+//! 3. [`mount_proc`]: the pid namespace's own.
+//! 4. [`protect_kernel_files`]: `/sys` read-only; for root also `/proc/sys` and its like.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+use crate::error::{At, Failure, Step};
+use crate::resolver_files;
+use crate::sys;
+
+/// A directory that exists everywhere and is about to be covered anyway. The new files are made in a tmpfs mounted
+/// here for a moment; no directory of the user's is needed for it.
+const STAGING: &str = "/proc";
+
+/// Services of the host that would look names up, open connections or start programs for the sandbox. A mask is a
+/// second wall: it covers what is known, not what a user's program opens elsewhere.
+const MASKED: [&str; 19] = [
+    "/run/nscd",
+    "/var/run/nscd",
+    "/run/avahi-daemon/socket",
+    "/run/dbus/system_bus_socket",
+    "/run/systemd/private",
+    "/run/systemd/resolve/io.systemd.Resolve",
+    "/run/systemd/resolve/io.systemd.Resolve.Monitor",
+    "/run/systemd/userdb",
+    "/run/systemd/io.systemd.Hostname",
+    "/run/docker.sock",
+    "/run/podman/podman.sock",
+    "/run/containerd/containerd.sock",
+    "/run/crio/crio.sock",
+    "/run/snapd.socket",
+    "/run/snapd-snap.socket",
+    "/run/libvirt",
+    "/run/acpid.socket",
+    "/run/cups/cups.sock",
+    "/run/pcscd/pcscd.comm",
+];
+
+/// The same for the user's own runtime directory, `/run/user/UID`.
+const MASKED_OF_USER: [&str; 8] = ["bus", "systemd", "docker.sock", "podman", "gnupg", "keyring", "pulse", "at-spi"];
+
+/// Cuts mount propagation in both directions.
+pub(crate) fn make_private() -> Result<(), Failure> {
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
+        .at(Step::PrivateMounts, "`/`")
+}
+
+/// The file that decides about names, behind whatever links lead to it. `None`: there is none, and programs ask
+/// 127.0.0.1 (resolv.conf(5)).
+pub(crate) fn resolver_configuration() -> Option<PathBuf> {
+    fs::canonicalize("/etc/resolv.conf").ok()
+}
+
+/// Puts the sandbox's resolver files over the host's, and masks over its services.
+pub(crate) fn put_resolver_files() -> Result<(), Failure> {
+    let step = Step::ResolverFiles;
+    let files = resolver_files::compose();
+    let masks = masks();
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some("tmpfs"), STAGING, Some("tmpfs"), flags, Some("size=1m,mode=755")).at(step, "a tmpfs")?;
+    let staging = Path::new(STAGING);
+    let empty_directory = staging.join("empty-directory");
+    let empty_file = staging.join("empty-file");
+    fs::create_dir(&empty_directory).at(step, "an empty directory")?;
+    fs::write(&empty_file, "").at(step, "an empty file")?;
+    for (name, target, text) in &files {
+        let source = staging.join(name);
+        fs::write(&source, text).at(step, &format!("`{}`", target.display()))?;
+        bind(&source, target).at(step, &format!("`{}`", target.display()))?;
+    }
+    for (target, directory) in &masks {
+        let source = if *directory { &empty_directory } else { &empty_file };
+        match bind(source, target) {
+            // A directory that this user may not enter is closed to the command too.
+            Err(Errno::EACCES | Errno::ENOENT) => {}
+            other => other.at(step, &format!("a mask over `{}`", target.display()))?,
+        }
+    }
+    // The command has the owner's uid: without this it could write its own resolv.conf. That would open nothing, but
+    // it would break every name for the programs beside it.
+    mount(None::<&str>, STAGING, None::<&str>, MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY | flags, Some("size=1m"))
+        .at(step, "the tmpfs, read-only")?;
+    umount2(STAGING, MntFlags::MNT_DETACH).at(step, "the tmpfs")
+}
+
+/// The masked paths that exist here, without links, and whether each is a directory.
+fn masks() -> BTreeSet<(PathBuf, bool)> {
+    let user = Path::new("/run/user").join(nix::unistd::geteuid().to_string());
+    let of_user = MASKED_OF_USER.iter().map(|name| user.join(name));
+    MASKED
+        .iter()
+        .map(PathBuf::from)
+        .chain(of_user)
+        .filter_map(|path| {
+            let path = fs::canonicalize(path).ok()?;
+            let kind = fs::metadata(&path).ok()?.file_type();
+            (kind.is_dir() || kind.is_socket()).then_some((path, kind.is_dir()))
+        })
+        .collect()
+}
+
+fn bind(source: &Path, target: &Path) -> nix::Result<()> {
+    mount(Some(source), target, None::<&OsStr>, MsFlags::MS_BIND, None::<&OsStr>)
+}
+
+/// Mounts the new pid namespace's `/proc` over the old one.
+pub(crate) fn mount_proc() -> Result<(), Failure> {
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>).at(Step::Proc, "`/proc`")
+}
+
+/// Makes the kernel's own files read-only.
+///
+/// `/sys` for everyone: a user may own control groups there, and leave the run through them. `/proc/sys` and the rest
+/// for root alone, whose uid 0 is the host's: writing `core_pattern` would run a program outside, with no capability
+/// needed. For a user they stay as they are, since a masked `/proc` could not be mounted afresh by a sandbox inside.
+pub(crate) fn protect_kernel_files(root: bool) -> Result<(), Failure> {
+    const OF_ROOT: [&str; 5] = ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"];
+    let paths = std::iter::once("/sys").chain(OF_ROOT.into_iter().filter(|_| root));
+    for path in paths {
+        let what = format!("`{path}`");
+        let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
+        match mount(Some(path), path, None::<&str>, flags, None::<&str>) {
+            Err(Errno::ENOENT) => continue,
+            other => other.at(Step::ReadOnlyKernelFiles, &what)?,
+        }
+        sys::make_read_only_below(Path::new(path)).at(Step::ReadOnlyKernelFiles, &what)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! The sandbox's listeners: sockets made inside, on which netbox accepts outside.
+//!
+//! A socket belongs for life to the network namespace that it was made in. These are handed to netbox over the control
+//! socket, so that no process inside relays anything.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, listen, setsockopt, socket, sockopt,
+};
+
+use super::log;
+use crate::error::{At, Failure, Step};
+
+/// Where captured TCP connections are redirected to, on 127.0.0.1 and ::1. Above the ports that the kernel hands out
+/// by itself (`ip_local_port_range`), so that no program meets it by chance.
+pub(crate) const CAPTURE_PORT: u16 = 61001;
+/// Where queries to port 53 of any address are redirected to, UDP and TCP.
+pub(crate) const DNS_PORT: u16 = 61002;
+/// Where the resolver of a program without `/etc/resolv.conf` asks (resolv.conf(5)).
+const RESOLVER_OF_LAST_RESORT: u16 = 53;
+
+/// The listeners, in the form that they travel in.
+#[derive(Debug)]
+pub struct Listeners {
+    /// Captured TCP connections; the original destination is `SO_ORIGINAL_DST`.
+    pub capture: Vec<TcpListener>,
+    /// DNS over UDP.
+    pub dns_udp: Vec<UdpSocket>,
+    /// DNS over TCP.
+    pub dns_tcp: Vec<TcpListener>,
+    /// Datagrams that were refused: a netlink socket for [`log::Refused`]. Missing where the kernel has no log.
+    pub log: Option<OwnedFd>,
+}
+
+impl Listeners {
+    /// Opens them in the calling process's network namespace.
+    ///
+    /// With `last_resort` also on port 53 of loopback, for programs that find no `/etc/resolv.conf`.
+    pub(crate) fn open(ipv6: bool, last_resort: bool) -> Result<Self, Failure> {
+        let mut addresses = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
+        if ipv6 {
+            addresses.push(SocketAddr::from((Ipv6Addr::LOCALHOST, 0)));
+        }
+        let at = |port| {
+            addresses.iter().map(move |address| {
+                let mut address = *address;
+                address.set_port(port);
+                address
+            })
+        };
+        let mut dns: Vec<SocketAddr> = at(DNS_PORT).collect();
+        if last_resort {
+            dns.push(SocketAddr::from((Ipv4Addr::LOCALHOST, RESOLVER_OF_LAST_RESORT)));
+        }
+        Ok(Listeners {
+            capture: at(CAPTURE_PORT).map(tcp).collect::<Result<_, _>>()?,
+            dns_udp: dns.iter().copied().map(udp).collect::<Result<_, _>>()?,
+            dns_tcp: dns.iter().copied().map(tcp).collect::<Result<_, _>>()?,
+            log: log::open().ok(),
+        })
+    }
+
+    /// The addresses that the proxy listens on inside: no connection may lead to them.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let listeners = self.capture.iter().chain(&self.dns_tcp).filter_map(|socket| socket.local_addr().ok());
+        listeners.collect()
+    }
+
+    /// How many of each there are, as text, and the descriptors in that order.
+    pub(crate) fn to_descriptors(&self) -> (String, Vec<RawFd>) {
+        let counts = format!(
+            "{} {} {} {}",
+            self.capture.len(),
+            self.dns_udp.len(),
+            self.dns_tcp.len(),
+            usize::from(self.log.is_some())
+        );
+        let capture = self.capture.iter().map(AsRawFd::as_raw_fd);
+        let dns_udp = self.dns_udp.iter().map(AsRawFd::as_raw_fd);
+        let dns_tcp = self.dns_tcp.iter().map(AsRawFd::as_raw_fd);
+        let log = self.log.iter().map(AsRawFd::as_raw_fd);
+        (counts, capture.chain(dns_udp).chain(dns_tcp).chain(log).collect())
+    }
+
+    /// The other way round; `None` when counts and descriptors do not match.
+    pub(crate) fn from_descriptors(counts: &str, descriptors: Vec<OwnedFd>) -> Option<Self> {
+        let counts: Vec<usize> = counts.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
+        let &[capture, dns_udp, dns_tcp, log] = counts.as_slice() else { return None };
+        if capture == 0 || dns_udp == 0 || dns_tcp == 0 || descriptors.len() != capture + dns_udp + dns_tcp + log {
+            return None;
+        }
+        let mut descriptors = descriptors.into_iter();
+        Some(Listeners {
+            capture: descriptors.by_ref().take(capture).map(TcpListener::from).collect(),
+            dns_udp: descriptors.by_ref().take(dns_udp).map(UdpSocket::from).collect(),
+            dns_tcp: descriptors.by_ref().take(dns_tcp).map(TcpListener::from).collect(),
+            log: descriptors.next(),
+        })
+    }
+}
+
+fn tcp(address: SocketAddr) -> Result<TcpListener, Failure> {
+    let what = format!("TCP {address}");
+    let socket = open(address, SockType::Stream).at(Step::Listeners, &what)?;
+    listen(&socket, Backlog::MAXALLOWABLE).at(Step::Listeners, &what)?;
+    Ok(TcpListener::from(socket))
+}
+
+fn udp(address: SocketAddr) -> Result<UdpSocket, Failure> {
+    open(address, SockType::Datagram).map(UdpSocket::from).at(Step::Listeners, &format!("UDP {address}"))
+}
+
+fn open(address: SocketAddr, kind: SockType) -> nix::Result<OwnedFd> {
+    let family = if address.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
+    let socket = socket(family, kind, SockFlag::SOCK_CLOEXEC, None)?;
+    if address.is_ipv6() {
+        // The IPv4 listener of the same port stands beside it.
+        setsockopt(&socket, sockopt::Ipv6V6Only, &true)?;
+    }
+    bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
+    Ok(socket)
+}

@@ -1,0 +1,189 @@
+//! Netbox's side of the sandbox: it is born, it stands, it runs, it ends.
+//!
+//! [`Embryo::conceive`] clones pid 1, from the still single-threaded `main`. While pid 1 builds the sandbox, the caller
+//! may prepare the proxy. [`Embryo::deliver`] waits for the listeners, [`Sandbox::start`] gives the word, and
+//! [`Sandbox::outcome`] tells how it ended. A sandbox that is dropped is killed.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
+
+use crate::command::Spec;
+use crate::descriptors::{Relays, Standard};
+use crate::error::{At, Failure, Step};
+use crate::id_maps;
+use crate::init;
+use crate::message::{Channel, Order, Report};
+use crate::network::Listeners;
+use crate::sys::{self, Cloned};
+
+const NAMESPACES: i32 =
+    libc::CLONE_NEWUSER | libc::CLONE_NEWNET | libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC;
+
+/// Pid 1, until it is reaped.
+#[derive(Debug)]
+struct Init(Option<Pid>);
+
+impl Init {
+    /// Waits until pid 1, and with it every process of the sandbox, is gone.
+    fn reap(&mut self) {
+        if let Some(pid) = self.0.take() {
+            while let Err(Errno::EINTR) = waitpid(pid, None) {}
+        }
+    }
+}
+
+impl Drop for Init {
+    fn drop(&mut self) {
+        if let Some(pid) = self.0 {
+            // Not reaped yet, so the number is still its own.
+            let _ = kill(pid, Signal::SIGKILL);
+            self.reap();
+        }
+    }
+}
+
+/// A sandbox whose pid 1 is building it.
+pub struct Embryo {
+    init: Init,
+    channel: Channel,
+    standard: Standard,
+}
+
+impl Embryo {
+    /// Clones pid 1 into the new namespaces.
+    ///
+    /// Must be called on the thread that stays to the end (pid 1 is killed when it ends: PR_SET_PDEATHSIG), and while
+    /// it is the only one.
+    ///
+    /// # Errors
+    /// The step that failed. Nothing is left behind.
+    pub fn conceive(spec: &Spec) -> Result<Self, Failure> {
+        let standard = Standard::judge()?;
+        let (channel, theirs) = Channel::pair().at(Step::ControlSocket, "")?;
+        match sys::clone3(NAMESPACES).at(Step::Namespaces, "")? {
+            Cloned::Child => {
+                // First of all: with netbox's end open here, its death would never read as end of file.
+                drop(channel);
+                init::run(spec, standard, theirs)
+            }
+            Cloned::Parent(pid) => {
+                drop(theirs);
+                let init = Init(Some(pid));
+                id_maps::write_outer(pid)?;
+                channel.order(Order::Mapped).at(Step::Handshake, "the channel to pid 1")?;
+                Ok(Embryo { init, channel, standard })
+            }
+        }
+    }
+
+    /// Waits until the sandbox stands and has proved itself.
+    ///
+    /// # Errors
+    /// The step that failed. Nothing is left behind.
+    pub fn deliver(self) -> Result<(Sandbox, Listeners), Failure> {
+        let step = Step::HandOver;
+        match self.channel.next_report().at(step, "the channel to pid 1")? {
+            Some((Report::Ready(text), descriptors)) => {
+                let (counts, walls) = text.split_once('\n').unwrap_or_default();
+                let listeners = Listeners::from_descriptors(counts, descriptors)
+                    .ok_or_else(|| Failure::outcome(step, "pid 1 sent other sockets than it announced"))?;
+                let walls = walls.split(' ').map(str::to_owned).collect();
+                let relays = Some(self.standard.relay());
+                Ok((Sandbox { init: self.init, channel: self.channel, relays, walls }, listeners))
+            }
+            Some((Report::Failed(failure), _)) => Err(failure),
+            _ => Err(Failure::outcome(step, "the sandbox's first process ended without a word")),
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// The command exited with this code.
+    Exited(u8),
+    /// A signal of this number killed the command.
+    Killed(i32),
+    /// The program could not be executed: the error number of execve(2).
+    NotExecuted(i32),
+    /// A last step failed; the command did not run.
+    Failed(Failure),
+    /// Pid 1 ended without a word. Whatever the command did, it is gone.
+    Lost,
+}
+
+/// A sandbox that stands.
+pub struct Sandbox {
+    init: Init,
+    channel: Channel,
+    relays: Option<Relays>,
+    walls: Vec<String>,
+}
+
+impl Sandbox {
+    /// The mechanisms in force, each by one word, for people and for the `start` event.
+    pub fn walls(&self) -> &[String] {
+        &self.walls
+    }
+
+    /// The pid of the sandbox's first process, as seen here.
+    pub fn pid(&self) -> Option<i32> {
+        self.init.0.map(Pid::as_raw)
+    }
+
+    /// Starts the command. Whoever holds the listeners must be accepting by now.
+    ///
+    /// # Errors
+    /// Pid 1 is gone.
+    pub fn start(&self) -> Result<(), Failure> {
+        self.channel.order(Order::Go).at(Step::Fork, "the channel to pid 1")
+    }
+
+    /// Passes a signal on to the command, or to its whole process group, as a terminal's keys do.
+    pub fn signal(&self, number: i32, group: bool) {
+        // Pid 1 that is gone has taken the command with it.
+        let _ = self.channel.order(Order::Signal { number, group });
+    }
+
+    /// Ends every process of the sandbox at once.
+    pub fn kill(&self) {
+        if let Some(pid) = self.init.0 {
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+    }
+
+    /// Waits for the end, and until every process of the sandbox is gone. To be called when [`AsFd::as_fd`] is
+    /// readable, or to block.
+    pub fn outcome(&mut self) -> Outcome {
+        let outcome = match self.channel.next_report() {
+            Ok(Some((Report::Ended(status), _))) if status & 0x7f == 0 => Outcome::Exited((status >> 8) as u8),
+            Ok(Some((Report::Ended(status), _))) => Outcome::Killed(status & 0x7f),
+            Ok(Some((Report::NotExecuted(errno), _))) => Outcome::NotExecuted(errno),
+            Ok(Some((Report::Failed(failure), _))) => Outcome::Failed(failure),
+            _ => Outcome::Lost,
+        };
+        self.init.reap();
+        if let Some(relays) = self.relays.take() {
+            relays.drain();
+        }
+        outcome
+    }
+
+    /// Whether something has been reported, without waiting.
+    pub fn has_ended(&self) -> bool {
+        let mut polled = [PollFd::new(self.channel.as_fd().as_fd(), PollFlags::POLLIN)];
+        poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    }
+}
+
+impl AsFd for Sandbox {
+    /// Readable when the sandbox has ended.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd().as_fd()
+    }
+}

@@ -1,0 +1,108 @@
+//! The system calls that no safe wrapper covers. All `unsafe` of the launcher is here, each with its reason.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::unistd::Pid;
+
+/// Who returns from [`clone3`].
+pub(crate) enum Cloned {
+    /// The caller, with the child's pid.
+    Parent(Pid),
+    /// The child: pid 1 where a pid namespace was asked for.
+    Child,
+}
+
+/// `clone3(2)` with these namespace flags, otherwise like `fork(2)`.
+///
+/// Must be called while the process has one thread. Then the child is a plain copy: no lock can be held by a thread
+/// that does not exist there. glibc does not know of the child, so its cached thread id is stale; nothing here uses it
+/// (`fork(2)` later in the child renews it for the grandchild).
+pub(crate) fn clone3(flags: libc::c_int) -> nix::Result<Cloned> {
+    // SAFETY: an all-zero `clone_args` is valid: no stack (the child goes on with a copy of ours), no pointers.
+    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+    args.flags = flags as u64;
+    args.exit_signal = libc::SIGCHLD as u64;
+    // SAFETY: `args` outlives the call and its size is right. Without CLONE_VM the child has memory of its own, so
+    // returning twice is the same as with fork(2), under the one-thread condition above.
+    let result = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) };
+    match Errno::result(result)? {
+        0 => Ok(Cloned::Child),
+        pid => Ok(Cloned::Parent(Pid::from_raw(pid as libc::pid_t))),
+    }
+}
+
+/// `fork(2)`, for pid 1 of the sandbox, which has one thread for life.
+pub(crate) fn fork() -> nix::Result<nix::unistd::ForkResult> {
+    // SAFETY: the process has one thread, so the child may do anything that the parent may.
+    unsafe { nix::unistd::fork() }
+}
+
+/// `close_range(2)` from `first` to `last`, both included.
+pub(crate) fn close_range(first: RawFd, last: RawFd) -> nix::Result<()> {
+    if first > last {
+        return Ok(());
+    }
+    // SAFETY: closing descriptors touches no memory. Callers close only numbers that no `OwnedFd` of theirs holds.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    Errno::result(result).map(drop)
+}
+
+/// Marks every descriptor from `first` up as close-on-exec (Linux 5.11).
+pub(crate) fn close_from_on_exec(first: RawFd) -> nix::Result<()> {
+    // SAFETY: sets a flag on descriptors; touches no memory.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first, RawFd::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    Errno::result(result).map(drop)
+}
+
+/// Makes the mount at `path` and every mount below it read-only, with `mount_setattr(2)` (Linux 5.12).
+pub(crate) fn make_read_only_below(path: &Path) -> nix::Result<()> {
+    // SAFETY: an all-zero `mount_attr` is valid and changes nothing.
+    let mut attr: libc::mount_attr = unsafe { std::mem::zeroed() };
+    attr.attr_set = libc::MOUNT_ATTR_RDONLY;
+    let result = nix::NixPath::with_nix_path(path, |path| {
+        // SAFETY: the path is NUL-terminated and `attr` outlives the call; its size is right.
+        unsafe {
+            libc::syscall(
+                libc::SYS_mount_setattr,
+                libc::AT_FDCWD,
+                path.as_ptr(),
+                libc::AT_RECURSIVE,
+                &raw mut attr,
+                size_of::<libc::mount_attr>(),
+            )
+        }
+    })?;
+    Errno::result(result).map(drop)
+}
+
+/// Joins a fresh, unnamed session keyring, so that the one of the login session is neither read nor written inside.
+pub(crate) fn join_fresh_session_keyring() -> nix::Result<()> {
+    const KEYCTL_JOIN_SESSION_KEYRING: libc::c_long = 1;
+    // SAFETY: a null name asks for an anonymous keyring; no memory is passed.
+    let result =
+        unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, std::ptr::null::<libc::c_char>()) };
+    Errno::result(result).map(drop)
+}
+
+/// Owns a descriptor that arrived in an SCM_RIGHTS message.
+pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
+    // SAFETY: the kernel has just made this descriptor for us by recvmsg(2); nothing else knows its number.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Puts `fd` at the number `at` (0, 1 or 2), without close-on-exec.
+pub(crate) fn place_at(fd: &impl AsRawFd, at: RawFd) -> nix::Result<()> {
+    // SAFETY: dup2 on the standard descriptors, which no `OwnedFd` holds.
+    let result = unsafe { libc::dup2(fd.as_raw_fd(), at) };
+    Errno::result(result).map(drop)
+}
+
+/// Sets a variable of this process's environment.
+///
+/// For `main` alone, before any thread exists: glibc reads `LOCALDOMAIN` when it loads resolv.conf.
+pub(crate) fn set_environment_variable(name: &str, value: &str) {
+    // SAFETY: called while the process has one thread (the caller's contract), so no one reads the environment now.
+    unsafe { std::env::set_var(name, value) }
+}
