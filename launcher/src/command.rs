@@ -12,8 +12,9 @@
 
 use std::convert::Infallible;
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use caps::CapSet;
@@ -22,7 +23,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
-use nix::unistd::{chdir, setsid};
+use nix::unistd::{AccessFlags, access, chdir, setsid};
 
 use crate::error::{At, Failure, Step};
 use crate::id_maps;
@@ -70,10 +71,38 @@ fn prepare(spec: &Spec, mask: &SigSet, channel: &Channel) -> Result<Errno, Failu
 }
 
 fn exec(spec: &Spec) -> Result<Infallible, Errno> {
-    let mut command = Command::new(&spec.program);
-    command.args(&spec.arguments).env_clear().envs(spec.environment.iter().map(|(name, value)| (name, value)));
-    // Resets SIGPIPE, which Rust's start-up ignores. An empty or NUL-ridden name has no errno of its own.
+    let mut command = Command::new(find(spec)?);
+    command
+        .arg0(&spec.program)
+        .args(&spec.arguments)
+        .env_clear()
+        .envs(spec.environment.iter().map(|(name, value)| (name, value)));
+    // Also resets SIGPIPE, which Rust's start-up ignores. An empty or NUL-ridden name has no errno of its own.
     Err(command.exec().raw_os_error().map_or(Errno::EINVAL, Errno::from_raw))
+}
+
+/// Where the program is. As execvp(3), but a directory of PATH that may not be searched hides nothing: a name that no
+/// directory is known to hold is not found, as in a shell.
+fn find(spec: &Spec) -> Result<PathBuf, Errno> {
+    if spec.program.as_bytes().contains(&b'/') {
+        return Ok(PathBuf::from(&spec.program));
+    }
+    if spec.program.is_empty() {
+        return Err(Errno::ENOENT);
+    }
+    let path = spec.environment.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+    let mut error = Errno::ENOENT;
+    for directory in std::env::split_paths(&path.unwrap_or_else(|| "/bin:/usr/bin".into())) {
+        // An empty element is the working directory (execvp(3)).
+        let candidate = Path::new(".").join(directory).join(&spec.program);
+        if candidate.is_file() {
+            match access(&candidate, AccessFlags::X_OK) {
+                Ok(()) => return Ok(candidate),
+                Err(_) => error = Errno::EACCES,
+            }
+        }
+    }
+    Err(error)
 }
 
 fn enter_nested_user_namespace(channel: &Channel) -> Result<(), Failure> {

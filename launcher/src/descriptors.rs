@@ -20,6 +20,9 @@ use nix::sys::socket::{
     AddressFamily, SockType, SockaddrLike, SockaddrStorage, getpeername, getsockname, getsockopt, sockopt,
 };
 use nix::sys::stat::{SFlag, fstat, major, minor};
+use nix::sys::statfs::{
+    CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, FsType, NSFS_MAGIC, PROC_SUPER_MAGIC, SYSFS_MAGIC, fstatfs,
+};
 use nix::unistd::pipe2;
 
 use crate::error::{At, Failure, Step};
@@ -125,12 +128,28 @@ fn judge(fd: BorrowedFd) -> nix::Result<Verdict> {
     }
     let stat = fstat(fd)?;
     Ok(match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
-        SFlag::S_IFREG | SFlag::S_IFIFO => Verdict::Pass,
+        SFlag::S_IFREG => judge_file(fd, flags)?,
+        SFlag::S_IFIFO => Verdict::Pass,
         SFlag::S_IFCHR => judge_device(major(stat.st_rdev), minor(stat.st_rdev), fd),
         SFlag::S_IFSOCK => judge_socket(fd)?,
         SFlag::S_IFDIR => Verdict::Refuse("a directory"),
         SFlag::S_IFBLK => Verdict::Refuse("a block device"),
         _ => Verdict::Refuse("neither a file nor a pipe nor a socket"),
+    })
+}
+
+/// The kernel's handles and controls are regular files too, to fstat(2).
+fn judge_file(fd: BorrowedFd, flags: OFlag) -> nix::Result<Verdict> {
+    // linux/magic.h has it; nix does not.
+    const PIDFS_MAGIC: FsType = FsType(0x5049_4446);
+    let kind = fstatfs(fd)?.filesystem_type();
+    let writable = flags & OFlag::O_ACCMODE != OFlag::O_RDONLY;
+    let control = [PROC_SUPER_MAGIC, SYSFS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC];
+    Ok(match kind {
+        NSFS_MAGIC => Verdict::Refuse("a namespace handle"),
+        PIDFS_MAGIC => Verdict::Refuse("a process handle"),
+        _ if writable && control.contains(&kind) => Verdict::Refuse("a control file of the kernel, open for writing"),
+        _ => Verdict::Pass,
     })
 }
 
@@ -205,8 +224,11 @@ mod tests {
         assert!(refused(UnixDatagram::pair().unwrap().0).is_some());
         assert!(refused(UnixListener::bind(directory.path().join("socket")).unwrap()).is_some());
         let namespace = File::open("/proc/self/ns/net").unwrap();
+        let control = File::options().write(true).open("/proc/self/oom_score_adj").unwrap();
         let epoll = nix::sys::epoll::Epoll::new(nix::sys::epoll::EpollCreateFlags::empty()).unwrap();
         assert_eq!(refused(&epoll.0), Some("neither a file nor a pipe nor a socket"));
-        assert!(refused(&namespace).is_some(), "a namespace handle");
+        assert_eq!(refused(&namespace), Some("a namespace handle"));
+        assert!(refused(&control).is_some());
+        assert_eq!(refused(File::open("/proc/self/status").unwrap()), None, "reading tells no more than a pipe would");
     }
 }

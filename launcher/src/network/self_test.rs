@@ -13,6 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, getsockopt, socket, sockopt};
 
 use super::listeners::Listeners;
+use super::log::read_refused;
 use crate::error::{At, Failure, Step};
 
 /// Destinations that the synthetic addresses never use, so that no name is ever behind them.
@@ -31,6 +32,10 @@ pub(crate) fn run(listeners: &Listeners) -> Result<(), Failure> {
         names(udp, SocketAddr::new(probe, 53))?;
         refusal(SocketAddr::new(probe, PROBE_PORT))?;
     }
+    // The probes' own refusals are nobody's news.
+    while let Some(log) = &listeners.log
+        && read_refused(log).is_ok()
+    {}
     Ok(())
 }
 
