@@ -13,3 +13,8 @@
 //!    theirs leaves. HTTP is judged request by request (`http::exchange`).
 //! 4. `tunnel` moves the rest, half-close kept. `refuse` is the one place where a refusal becomes bytes.
 //! 5. `record` writes one decision for each connection (each request on HTTP), whatever happens to it.
+
+pub mod dns;
+pub mod events;
+pub mod facts;
+pub mod resolve;

@@ -1,0 +1,69 @@
+//! Name resolution for a sandbox.
+//!
+//! # Theory of operation
+//!
+//! Every datagram and stream to port 53 ends here, whatever server it was meant for. A query travels one way:
+//!
+//! 1. [`wire`] reads it: one question, no compression, bounded by its own length. What is not a plain query gets the error code it
+//!    deserves, or nothing.
+//! 2. [`answer`] decides what becomes of it, from the question and the policy alone, before anything is asked. A name is looked up
+//!    only if [`Policy::may_resolve`] says so: a name is data, and a query for an unlisted one would carry it out.
+//! 3. A listed name is resolved on the host ([`Resolver`]), so that a name that does not exist stays one; the answer is a synthetic
+//!    address ([`synthetic`]), never a real one. An unlisted name gets a synthetic address too, without a lookup: the connect to it
+//!    is what is refused, with a reason. Records of other types come from [`RecordSource`], for listed names and few types.
+//! 4. [`reply`] makes the message; [`serve`] owns the sockets and the limits.
+//!
+//! Nothing here writes events: a lookup alone is never a refusal.
+
+mod answer;
+pub mod forward;
+mod reply;
+mod reverse;
+pub mod search;
+pub mod serve;
+pub mod synthetic;
+mod wire;
+
+use std::sync::Arc;
+
+use netbox_config::{HostName, Policy};
+use tokio::sync::Semaphore;
+
+use crate::resolve::Resolver;
+
+pub use forward::{HostRecords, Record, RecordKind, RecordSource};
+pub use search::search_domains;
+pub use serve::{serve_tcp, serve_udp};
+pub use synthetic::SyntheticTable;
+
+/// How many queries of one sandbox may wait for the host at once. Further ones get SERVFAIL.
+pub const LOOKUPS_IN_FLIGHT: usize = 256;
+
+/// What the names of one sandbox are answered from. The session has one, and shares it with the servers.
+pub struct Names {
+    /// Which names may be looked up.
+    pub policy: Arc<Policy>,
+    /// Looks up addresses of listed names.
+    pub resolver: Arc<dyn Resolver>,
+    /// Looks up other records of listed names.
+    pub records: Arc<dyn RecordSource>,
+    /// Which address stands for which name.
+    pub synthetic: SyntheticTable,
+    /// The host's search domains: an unlisted name below one of them does not exist, so that a program goes on to the next one.
+    pub search_domains: Vec<HostName>,
+    lookups: Arc<Semaphore>,
+}
+
+impl Names {
+    /// The names of a new sandbox.
+    #[must_use]
+    pub fn new(
+        policy: Arc<Policy>,
+        resolver: Arc<dyn Resolver>,
+        records: Arc<dyn RecordSource>,
+        search_domains: Vec<HostName>,
+    ) -> Self {
+        let lookups = Arc::new(Semaphore::new(LOOKUPS_IN_FLIGHT));
+        Self { policy, resolver, records, synthetic: SyntheticTable::new(), search_domains, lookups }
+    }
+}

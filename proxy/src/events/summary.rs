@@ -1,0 +1,87 @@
+//! The sums of a run: how much was allowed and refused, and what to write to allow it.
+
+use netbox_config::Reason;
+
+use super::line::{HINT, HOST, cut};
+use super::{DecisionEvent, LateRefusal, Verdict};
+
+/// How many different refusals are kept apart. A program can make up any number of names.
+pub const MAX_GROUPS: usize = 64;
+
+/// The sums of a run so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Connections (requests, on HTTP) that the policy let through.
+    pub allowed: u64,
+    /// Those that were refused, with verdict `deny` or late.
+    pub denied: u64,
+    /// Those that were refused because they made no sense.
+    pub malformed: u64,
+    /// Those that were allowed and failed on the far side.
+    pub failed: u64,
+    /// What was refused (`denied` and `malformed`), in the order of its first time.
+    pub refused: Vec<Refused>,
+    /// How many further refusals there were beyond the [`MAX_GROUPS`] kinds in `refused`.
+    pub others: u64,
+}
+
+/// One kind of refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The name or address; escaped and cut, so that it can be shown.
+    pub host: String,
+    /// The port, where it was known.
+    pub port: Option<u16>,
+    /// Why.
+    pub reason: Reason,
+    /// How often.
+    pub count: u64,
+    /// The rule that would allow it, where one can; escaped and cut as `host` is.
+    pub hint: Option<String>,
+}
+
+/// The sums as they are kept.
+#[derive(Default)]
+pub struct Sums(Summary);
+
+impl Sums {
+    pub fn decision(&mut self, decision: DecisionEvent) {
+        match Verdict::of(decision.reason) {
+            Verdict::Allow => self.0.allowed += 1,
+            Verdict::Error if decision.reason != Reason::Malformed => self.0.failed += 1,
+            Verdict::Deny | Verdict::Error => {
+                self.refused(decision.reason, &decision.host, decision.port, decision.hint.as_deref());
+            }
+        }
+    }
+
+    pub fn late_refusal(&mut self, refusal: LateRefusal) {
+        self.refused(refusal.reason, &refusal.host, refusal.port, refusal.hint.as_deref());
+    }
+
+    /// The sums of the `exit` event: allowed and denied.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.0.allowed, self.0.denied)
+    }
+
+    pub fn summary(&self) -> Summary {
+        self.0.clone()
+    }
+
+    fn refused(&mut self, reason: Reason, host: &str, port: Option<u16>, hint: Option<&str>) {
+        match reason {
+            Reason::Malformed => self.0.malformed += 1,
+            _ => self.0.denied += 1,
+        }
+        let host = cut(host, HOST);
+        let same = |group: &&mut Refused| (&*group.host, group.port, group.reason) == (&*host, port, reason);
+        if let Some(group) = self.0.refused.iter_mut().find(same) {
+            group.count += 1;
+        } else if self.0.refused.len() < MAX_GROUPS {
+            let hint = hint.map(|hint| cut(hint, HINT));
+            self.0.refused.push(Refused { host, port, reason, count: 1, hint });
+        } else {
+            self.0.others += 1;
+        }
+    }
+}

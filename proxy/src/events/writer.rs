@@ -1,0 +1,172 @@
+//! The thread that writes lines, and the queue before it.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+/// How many bytes may wait to be written: some 16,000 lines of the usual length.
+pub const QUEUE_BYTES: usize = 4 << 20;
+
+/// What a line in the queue takes besides its bytes.
+const OVERHEAD: usize = 64;
+
+/// How many bytes are written by one call, at most; whole lines.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// How long the end of the sandbox waits for the sink.
+const FLUSH_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Makes the last line, from the number of lines dropped before it.
+pub type LastLine = Box<dyn FnOnce(u64) -> Vec<u8> + Send>;
+
+enum Message {
+    Line(Vec<u8>),
+    Last(LastLine),
+}
+
+/// The queue's near end.
+pub struct Writer {
+    /// None once the last line has been sent, and where the thread could not be started.
+    queue: Mutex<Option<Sender<Message>>>,
+    /// The thread drops its end when it is done.
+    done: Mutex<Receiver<()>>,
+    load: Arc<Load>,
+}
+
+/// What both ends of the queue know.
+#[derive(Default)]
+struct Load {
+    bytes: AtomicUsize,
+    dropped: AtomicU64,
+}
+
+impl Load {
+    fn drop_lines(&self, count: usize) {
+        self.dropped.fetch_add(count as u64, Ordering::Relaxed);
+    }
+}
+
+impl Writer {
+    /// Starts the thread. Where that fails, every line counts as dropped.
+    pub fn new(sink: File) -> Self {
+        let (queue, lines) = mpsc::channel();
+        let (finished, done) = mpsc::channel();
+        let load = Arc::<Load>::default();
+        let sink = Sink { file: sink, torn: false, load: Arc::clone(&load) };
+        let spawned = std::thread::Builder::new().name("events".to_owned()).spawn(move || {
+            let _finished: Sender<()> = finished;
+            sink.write_all_of(&lines);
+        });
+        Self { queue: Mutex::new(spawned.is_ok().then_some(queue)), done: Mutex::new(done), load }
+    }
+
+    /// Queues a line, or drops it and counts that; never waits for the sink.
+    pub fn send(&self, line: Vec<u8>) {
+        let size = line.len() + OVERHEAD;
+        if self.load.bytes.fetch_add(size, Ordering::Relaxed) + size > QUEUE_BYTES || !self.queue(Message::Line(line)) {
+            self.load.bytes.fetch_sub(size, Ordering::Relaxed);
+            self.load.drop_lines(1);
+        }
+    }
+
+    /// Queues the last line, however full the queue is, and waits until all is written or [`FLUSH_DEADLINE`] has passed.
+    pub fn finish(&self, last: LastLine) {
+        self.queue(Message::Last(last));
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // An error either way: the thread is done, or it is not and is left to itself.
+        let _ = self.done.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(FLUSH_DEADLINE);
+    }
+
+    pub fn dropped(&self) -> u64 {
+        self.load.dropped.load(Ordering::Relaxed)
+    }
+
+    fn queue(&self, message: Message) -> bool {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.as_ref().is_some_and(|queue| queue.send(message).is_ok())
+    }
+}
+
+/// The queue's far end.
+struct Sink {
+    file: File,
+    /// The last write ended within a line.
+    torn: bool,
+    load: Arc<Load>,
+}
+
+impl Sink {
+    /// Writes until the last line, or until nobody can send any more.
+    fn write_all_of(mut self, lines: &Receiver<Message>) {
+        while let Ok(first) = lines.recv() {
+            let mut batch = Batch::default();
+            let mut last = None;
+            for message in std::iter::once(first).chain(std::iter::from_fn(|| lines.try_recv().ok())) {
+                match message {
+                    Message::Line(line) => batch.push(&line),
+                    Message::Last(make) => last = Some(make),
+                }
+                if last.is_some() || batch.bytes.len() >= BATCH_BYTES {
+                    break;
+                }
+            }
+            self.write(&batch);
+            self.load.bytes.fetch_sub(batch.bytes.len() + batch.ends.len() * OVERHEAD, Ordering::Relaxed);
+            if let Some(make) = last {
+                let mut batch = Batch::default();
+                batch.push(&make(self.load.dropped.load(Ordering::Relaxed)));
+                self.write(&batch);
+                return;
+            }
+        }
+    }
+
+    /// Writes a batch as far as the sink takes it, and counts the lines that it did not take whole.
+    fn write(&mut self, batch: &Batch) {
+        if self.torn && self.write_bytes(b"\n") == 1 {
+            self.torn = false;
+        }
+        let written = if self.torn { 0 } else { self.write_bytes(&batch.bytes) };
+        let whole = batch.ends.iter().take_while(|&&end| end <= written).count();
+        self.torn |= written > whole.checked_sub(1).map_or(0, |last| batch.ends[last]);
+        self.load.drop_lines(batch.ends.len() - whole);
+    }
+
+    /// How many of the bytes were written before an error, if there was one.
+    fn write_bytes(&mut self, bytes: &[u8]) -> usize {
+        let mut written = 0;
+        while written < bytes.len() {
+            match self.file.write(&bytes[written..]) {
+                Ok(0) => break,
+                Ok(count) => written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A descriptor that was handed to us may be non-blocking; this thread may wait.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let _ = poll(&mut [PollFd::new(self.file.as_fd(), PollFlags::POLLOUT)], PollTimeout::NONE);
+                }
+                Err(_) => break,
+            }
+        }
+        written
+    }
+}
+
+/// Lines to be written by one call, and where each ends.
+#[derive(Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Batch {
+    fn push(&mut self, line: &[u8]) {
+        self.bytes.extend_from_slice(line);
+        self.ends.push(self.bytes.len());
+    }
+}
