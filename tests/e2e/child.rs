@@ -1,0 +1,139 @@
+//! How a program under test comes into being: as an ordinary user without capabilities, with the descriptors it is
+//! to inherit, and, where a test wants that, with a kernel that refuses namespaces.
+//!
+//! The test process is root in its user namespace. A child leaves that for a namespace in which it has the user's own
+//! number; the `exec` that follows then takes its capabilities away, as it does for any user.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_JUMP, BPF_K, BPF_LD, BPF_RET, BPF_STMT, BPF_W, sock_filter};
+
+use crate::identity::Identity;
+
+/// What the kernel refuses the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// Nothing out of the ordinary.
+    Willing,
+    /// Namespaces, by a system call filter as container engines have it: EPERM from `unshare` and `clone`, ENOSYS
+    /// from `clone3`.
+    RefusesNamespaces,
+    /// Further user namespaces: `user.max_user_namespaces` is 0.
+    NoUserNamespaceLeft,
+    /// Further network namespaces: `user.max_net_namespaces` is 0.
+    NoNetworkNamespaceLeft,
+}
+
+/// What a child gets besides its arguments.
+#[derive(Debug)]
+pub struct Birth {
+    /// The descriptors to inherit, each under a number of its own.
+    pub descriptors: Vec<(OwnedFd, RawFd)>,
+    /// See there.
+    pub kernel: Kernel,
+}
+
+impl Birth {
+    /// Makes `command` start its program like this.
+    pub fn prepare(self, command: &mut Command, identity: &Identity) {
+        let limited = matches!(self.kernel, Kernel::NoUserNamespaceLeft | Kernel::NoNetworkNamespaceLeft);
+        // A limit is set on a user namespace of the child's own; the machine's must not be touched.
+        let own_user_namespace = !identity.real_root || limited;
+        let uid_map = format!("{} {} 1", identity.uid, nix::unistd::getuid());
+        let gid_map = format!("{} {} 1", identity.gid, nix::unistd::getgid());
+        let limit = match self.kernel {
+            Kernel::NoUserNamespaceLeft => Some(c"/proc/sys/user/max_user_namespaces"),
+            Kernel::NoNetworkNamespaceLeft => Some(c"/proc/sys/user/max_net_namespaces"),
+            Kernel::Willing | Kernel::RefusesNamespaces => None,
+        };
+        let filter = (self.kernel == Kernel::RefusesNamespaces).then(refuse_namespaces);
+        let born = move || {
+            if own_user_namespace {
+                // SAFETY: unshare takes no pointers, and the child has one thread.
+                check(unsafe { libc::unshare(libc::CLONE_NEWUSER) })?;
+                write(c"/proc/self/setgroups", b"deny")?;
+                write(c"/proc/self/uid_map", uid_map.as_bytes())?;
+                write(c"/proc/self/gid_map", gid_map.as_bytes())?;
+            }
+            if let Some(limit) = limit {
+                write(limit, b"0")?;
+            }
+            for (descriptor, number) in &self.descriptors {
+                // SAFETY: dup2 takes no pointers; the number it replaces is nobody's in a child about to exec.
+                check(unsafe { libc::dup2(descriptor.as_raw_fd(), *number) })?;
+            }
+            filter.as_deref().map_or(Ok(()), load)
+        };
+        // SAFETY: the closure runs between fork and exec in a process that had several threads. It makes system calls
+        // and nothing else: all that it writes was formatted before, and it allocates nothing.
+        unsafe { command.pre_exec(born) };
+    }
+}
+
+/// `open`, `write` and `close` without the allocation that `std::fs` makes for the path.
+fn write(path: &std::ffi::CStr, text: &[u8]) -> io::Result<()> {
+    // SAFETY: the path ends in a zero byte; the descriptor is open between the calls, and `text` lives throughout.
+    unsafe {
+        let file = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        check(file)?;
+        let written = libc::write(file, text.as_ptr().cast(), text.len());
+        let result = if written < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+        libc::close(file);
+        result
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+const NAMESPACES: libc::c_int = libc::CLONE_NEWUSER
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWCGROUP;
+
+/// `clone3` takes its flags from memory, which a filter cannot see: it is said not to exist, and callers fall back.
+fn refuse_namespaces() -> Vec<sock_filter> {
+    const NUMBER: u32 = 0;
+    // The low half of the first argument, which is at the lower address on the machines that netbox runs on.
+    const FIRST_ARGUMENT: u32 = 16;
+    let load = |offset| statement(BPF_LD | BPF_W | BPF_ABS, offset);
+    let jump = |kind, value, yes, no| jump(BPF_JMP | kind | BPF_K, value, yes, no);
+    let answer = |errno: i32| statement(BPF_RET | BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32);
+    vec![
+        load(NUMBER),
+        jump(BPF_JEQ, libc::SYS_clone3 as u32, 4, 0),
+        jump(BPF_JEQ, libc::SYS_unshare as u32, 1, 0),
+        jump(BPF_JEQ, libc::SYS_clone as u32, 0, 4),
+        load(FIRST_ARGUMENT),
+        jump(BPF_JSET, NAMESPACES as u32, 1, 2),
+        answer(libc::ENOSYS),
+        answer(libc::EPERM),
+        statement(BPF_RET | BPF_K, libc::SECCOMP_RET_ALLOW),
+    ]
+}
+
+fn statement(code: u32, value: u32) -> sock_filter {
+    // SAFETY: it builds a value.
+    unsafe { BPF_STMT(code as u16, value) }
+}
+
+fn jump(code: u32, value: u32, yes: u8, no: u8) -> sock_filter {
+    // SAFETY: it builds a value.
+    unsafe { BPF_JUMP(code as u16, value, yes, no) }
+}
+
+fn load(filter: &[sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    // SAFETY: `program` and the filter it points to live until the calls return, and the kernel only reads them.
+    unsafe {
+        check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
+        check(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program))
+    }
+}

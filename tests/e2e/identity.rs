@@ -1,0 +1,82 @@
+//! As whom the tests run: as an ordinary user, unless `NETBOX_E2E_AS=root` says otherwise.
+//!
+//! The tests of a tool for ordinary users prove nothing when they run as root, and a build often does. So a root
+//! process gives itself up, for good, before it does anything else.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::unistd::{Gid, Uid, User, getuid, setgroups, setresgid, setresuid};
+use tempfile::TempDir;
+
+/// The user as whom a root process runs the tests. It owns nothing.
+const TEST_USER: &str = "netbox-test";
+
+/// Who runs the tests, and where.
+#[derive(Debug)]
+pub struct Identity {
+    /// The user and group that programs under test have.
+    pub uid: Uid,
+    /// See `uid`.
+    pub gid: Gid,
+    /// Whether that is the machine's real root.
+    pub real_root: bool,
+    /// A folder of the run's own, which every user can read.
+    pub folder: TempDir,
+    /// A copy of netbox in it: the folder that it was built in may be closed to the user.
+    pub netbox: PathBuf,
+}
+
+impl Identity {
+    /// Makes the folder, copies netbox there and drops to the test user; the process must be single-threaded.
+    ///
+    /// # Panics
+    ///
+    /// When a step fails: going on as root would test something else.
+    pub fn assume(built: &Path) -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("netbox-e2e.")
+            .permissions(Permissions::from_mode(0o755))
+            .tempdir()
+            .expect("a temporary folder");
+        let netbox = folder.path().join("netbox");
+        fs::copy(built, &netbox).unwrap_or_else(|error| panic!("cannot copy `{}`: {error}", built.display()));
+        let real_root = getuid().is_root() && std::env::var("NETBOX_E2E_AS").is_ok_and(|who| who == "root");
+        if getuid().is_root() && !real_root {
+            let user = test_user();
+            chown(folder.path(), Some(user.uid.as_raw()), Some(user.gid.as_raw())).expect("own folder");
+            become_user(&user);
+        }
+        std::env::set_current_dir(folder.path()).expect("own folder");
+        let (uid, gid) = (getuid(), nix::unistd::getgid());
+        Self { uid, gid, real_root, folder, netbox }
+    }
+}
+
+fn become_user(user: &User) {
+    setgroups(&[]).expect("no supplementary groups");
+    setresgid(user.gid, user.gid, user.gid).expect("the test user's group");
+    setresuid(user.uid, user.uid, user.uid).expect("the test user");
+    // A process that changed its user is not dumpable, and /proc/self then belongs to root: it could not write the
+    // maps of its own user namespace.
+    nix::sys::prctl::set_dumpable(true).expect("dumpable");
+    assert!(setresuid(Uid::from_raw(0), Uid::from_raw(0), Uid::from_raw(0)).is_err(), "still root");
+}
+
+/// Finds the test user, or makes it; another test process may be making it at the same time.
+fn test_user() -> User {
+    let find = || User::from_name(TEST_USER).expect("the user database can be read");
+    find()
+        .or_else(|| {
+            let useradd = Command::new("useradd")
+                .args(["--system", "--user-group", "--no-create-home", "--shell", "/usr/sbin/nologin", TEST_USER])
+                .output()
+                .expect("`useradd` (package passwd)");
+            let made = find();
+            assert!(made.is_some(), "`useradd` failed: {}", String::from_utf8_lossy(&useradd.stderr));
+            made
+        })
+        .expect("found or made")
+}

@@ -1,0 +1,107 @@
+//! End to end: the real binary, real namespaces, real clients, and servers of the tests' own. Nothing else is needed,
+//! and nothing outside the machine is reached.
+//!
+//! The world (`world`) is made once and holds two network namespaces: the *host*, on which netbox runs, and the
+//! *inet*, with a name server and every other server (`network`, `servers`). A test publishes names of its own there
+//! (`zone`), runs a client bare and then under netbox (`run`, `programs`), and looks at what the client got
+//! (`outcome`), at netbox's events, and at what arrived at the servers (`arrivals`). The bare run is what makes a
+//! refusal worth something: it shows that without netbox the client gets there.
+//!
+//! | variable | effect |
+//! | --- | --- |
+//! | `NETBOX_E2E_AS=root` | a root process stays root, and so does netbox; else it becomes the user `netbox-test` |
+//! | `NETBOX_E2E_BINARY` | the netbox to test, instead of the one that was just built |
+//! | `CI=true` | a client that is not installed is a failure; else its tests are skipped, and that is said |
+
+mod arrivals;
+mod child;
+mod identity;
+mod network;
+mod outcome;
+mod programs;
+mod run;
+mod servers;
+mod themes;
+mod world;
+mod zone;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::OnceLock;
+
+use libtest_mimic::{Arguments, Trial};
+
+use crate::programs::Program;
+use crate::world::World;
+
+/// One test: a fact, the programs it takes to show it, and how.
+struct Test {
+    theme: &'static str,
+    name: &'static str,
+    needs: &'static [Program],
+    show: fn(&World),
+}
+
+/// Lists the tests of a theme: `tests![name needs [CURL], …]`.
+macro_rules! tests {
+    ($($name:ident needs [$($program:expr),*]),* $(,)?) => {
+        pub(crate) const TESTS: &[crate::Test] = &[$(crate::Test {
+            theme: module_path!(),
+            name: stringify!($name),
+            needs: &[$($program),*],
+            show: $name,
+        }),*];
+    };
+}
+pub(crate) use tests;
+
+static WORLD: OnceLock<World> = OnceLock::new();
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Each test runs a few processes, and many of them wait: more at once than processors gains little.
+    arguments.test_threads.get_or_insert(2);
+    if arguments.list {
+        let trials = themes::all().map(|test| test.trial(true)).collect();
+        return libtest_mimic::run(&arguments, trials).exit_code();
+    }
+    let built = std::env::var_os("NETBOX_E2E_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_netbox").into());
+    // The process becomes another user and enters its namespaces here, and has one thread until then.
+    let world = World::new(&PathBuf::from(built));
+    programs::write(&world);
+    let path = world.search_path();
+    let trials = themes::all().map(|test| test.trial(test.can_run(&path))).collect();
+    // What the assertion said is in the list of failures; where it stands is not.
+    std::panic::set_hook(Box::new(|panic| {
+        if let Some(place) = panic.location() {
+            eprintln!("\nfailed at {place}");
+        }
+    }));
+    WORLD.set(world).expect("the world is made once");
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    WORLD.wait().tear_down();
+    conclusion.exit_code()
+}
+
+impl Test {
+    fn trial(&'static self, can_run: bool) -> Trial {
+        let theme = self.theme.rsplit("::").next().unwrap_or(self.theme);
+        let name = format!("{theme}::{}", self.name);
+        let required = std::env::var("CI").is_ok_and(|value| value == "true");
+        let show = move || {
+            assert!(can_run, "a program that this test needs is not installed");
+            (self.show)(WORLD.wait());
+            Ok(())
+        };
+        Trial::test(name, show).with_ignored_flag(!can_run && !required)
+    }
+
+    /// Says what is missing, if anything is.
+    fn can_run(&self, path: &std::ffi::OsStr) -> bool {
+        let missing: Vec<_> = self.needs.iter().filter(|program| !program.is_installed(path)).collect();
+        for program in &missing {
+            eprintln!("{}: `{}` is not installed (package {})", self.name, program.name, program.package);
+        }
+        missing.is_empty()
+    }
+}

@@ -1,0 +1,71 @@
+//! The programs that the tests run inside: real clients where there are some, and three small ones of the tests' own,
+//! each in the language whose library it is there to show.
+
+use std::fs;
+
+use crate::world::World;
+
+/// A program that has to be on the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// What is looked for in `PATH`.
+    pub name: &'static str,
+    /// Debian's package that brings it.
+    pub package: &'static str,
+}
+
+/// See `Program`.
+pub const CURL: Program = Program { name: "curl", package: "curl" };
+/// See `Program`.
+pub const GIT: Program = Program { name: "git", package: "git" };
+/// See `Program`.
+pub const SSH: Program = Program { name: "ssh", package: "openssh-client" };
+/// See `Program`.
+pub const NODE: Program = Program { name: "node", package: "nodejs" };
+/// See `Program`.
+pub const JAVA: Program = Program { name: "java", package: "default-jdk-headless" };
+/// Comes with Java.
+pub const KEYTOOL: Program = Program { name: "keytool", package: "default-jdk-headless" };
+/// See `Program`.
+pub const PYTHON: Program = Program { name: "python3", package: "python3" };
+
+const OWN: [(&str, &str); 3] = [
+    ("probe.py", include_str!("programs/probe.py")),
+    ("fetch.mjs", include_str!("programs/fetch.mjs")),
+    ("Fetch.java", include_str!("programs/Fetch.java")),
+];
+
+/// Writes the tests' own programs into the world's folder.
+pub fn write(world: &World) {
+    fs::create_dir(world.path("programs")).expect("own folder");
+    for (name, text) in OWN {
+        fs::write(world.path("programs").join(name), text).expect("own folder");
+    }
+}
+
+/// The words that run one of the tests' own programs, by the program that interprets it.
+pub fn own(world: &World, interpreter: &str, program: &str, arguments: &[&str]) -> Vec<String> {
+    let path = world.path("programs").join(program).to_string_lossy().into_owned();
+    let own = [interpreter.to_owned(), path];
+    own.into_iter().chain(arguments.iter().map(|&argument| argument.to_owned())).collect()
+}
+
+/// `python3 probe.py …`.
+pub fn probe(world: &World, arguments: &[&str]) -> Vec<String> {
+    own(world, PYTHON.name, "probe.py", arguments)
+}
+
+/// `curl` that says nothing but what it got and why it failed, and takes half a minute at most.
+pub fn curl<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    [&["curl", "--silent", "--show-error", "--max-time", "30"], arguments].concat()
+}
+
+impl Program {
+    /// Whether the program is there, for the user as whom the tests run.
+    pub fn is_installed(&self, path: &std::ffi::OsStr) -> bool {
+        std::env::split_paths(path).any(|folder| {
+            let access = nix::unistd::AccessFlags::X_OK;
+            nix::unistd::access(&folder.join(self.name), access).is_ok()
+        })
+    }
+}
