@@ -1,1 +1,69 @@
-//! config
+//! The policy of netbox: what is asked for, what is allowed, and why not.
+//!
+//! This crate is pure. It opens no socket and no file, reads no clock and no environment, and starts nothing. What a
+//! sandbox may reach is decided here and nowhere else, so it can be read, tested and fuzzed alone.
+//!
+//! # How a judgement travels
+//!
+//! 1. **Bytes become a [`Target`]**, once: [`Target::parse_authority`] (or [`Target::new`] from a [`HostName`] and a
+//!    [`Port`] that were parsed). The types cannot hold a bad value, so no later step parses again.
+//! 2. **[`Policy::decide`]** gives a [`Decision`]: a [`Permit`], or a [`Refusal`] with its [`Reason`]. Nothing is looked
+//!    up before that.
+//! 3. With the permit the caller resolves the name, and hands **every address back to [`Policy::vet`]**. Only a
+//!    [`VettedAddr`] is dialled.
+//!
+//! [`Permit`] and [`VettedAddr`] have private fields and one maker each, so code that dials without having asked does
+//! not compile.
+//!
+//! # Where text comes from
+//!
+//! Rules are written by people: [`Rule::parse`] takes names in any script, folds them to A-labels, and its errors say
+//! what to write. Targets are written by the program in the sandbox: their parsers take ASCII in one spelling and refuse
+//! the rest.
+#![forbid(unsafe_code)]
+
+mod address;
+mod check;
+mod embedded;
+mod facts;
+mod host;
+mod index;
+mod judge;
+mod mode;
+mod name;
+mod pattern;
+mod policy;
+mod port;
+mod ports;
+mod quote;
+mod reason;
+mod refusal;
+mod resolve;
+mod rule;
+mod rule_error;
+mod source;
+mod split;
+mod suffix;
+mod target;
+mod vet;
+
+pub use address::{AddressClass, classify};
+pub use check::CheckTarget;
+pub use facts::HostFacts;
+pub use host::{Host, HostError};
+pub use ipnet::IpNet;
+pub use judge::{Decision, Permit};
+pub use mode::{Mode, ModeError};
+pub use name::{HostName, NameError};
+pub use policy::{Policy, PolicyError};
+pub use port::{Port, PortError};
+pub use ports::Ports;
+pub use quote::quote;
+pub use reason::Reason;
+pub use refusal::Refusal;
+pub use rule::{Rule, RuleRef, RuleWarning};
+pub use rule_error::{RuleError, RuleFault};
+pub use source::Source;
+pub use split::split_rules;
+pub use target::{Target, TargetError, Via};
+pub use vet::VettedAddr;

@@ -1,0 +1,93 @@
+//! The rules of one run and what they add up to.
+
+use std::fmt::Write;
+
+use sha2::{Digest, Sha256};
+
+use crate::index::Index;
+use crate::mode::Mode;
+use crate::rule::{Rule, RuleRef};
+use crate::rule_error::RuleError;
+
+/// What may be reached: a mode, allow rules and deny rules. Never changes once made; share it as `Arc<Policy>`.
+///
+/// Without allow rules nothing is allowed in mode `allowlist`. Deny rules win over every allow rule and in every mode.
+#[derive(Debug)]
+pub struct Policy {
+    mode: Mode,
+    allow: Vec<Rule>,
+    deny: Vec<Rule>,
+    pub(crate) allow_index: Index,
+    pub(crate) deny_index: Index,
+}
+
+/// Rules that do not fit together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// Mode `none` with allow rules: one of the two is not meant.
+    #[error(
+        "mode `none` allows nothing, and {} ({}) is an allow rule; leave out one of the two",
+        crate::quote(.0.text.as_bytes()),
+        .0.source
+    )]
+    AllowInModeNone(RuleRef),
+    /// A rule that was parsed by [`Rule::parse_deny`] and is too broad to allow.
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+}
+
+impl Policy {
+    /// A policy of these rules.
+    ///
+    /// # Errors
+    ///
+    /// Mode `none` with allow rules; an allow rule over a public suffix.
+    pub fn new(mode: Mode, allow: Vec<Rule>, deny: Vec<Rule>) -> Result<Self, PolicyError> {
+        if let (Mode::None, Some(rule)) = (mode, allow.first()) {
+            return Err(PolicyError::AllowInModeNone(rule.reference()));
+        }
+        allow.iter().try_for_each(Rule::check_breadth)?;
+        let (allow_index, deny_index) = (Index::new(&allow), Index::new(&deny));
+        Ok(Self { mode, allow, deny, allow_index, deny_index })
+    }
+
+    /// The mode.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The allow rules, as given.
+    pub fn allow(&self) -> &[Rule] {
+        &self.allow
+    }
+
+    /// The deny rules, as given.
+    pub fn deny(&self) -> &[Rule] {
+        &self.deny
+    }
+
+    /// What the policy is, in 64 hexadecimal digits: SHA-256 over the mode and the sorted effective rules.
+    ///
+    /// Two policies that differ only in the order of rules, in repeated rules, in spelling (case, a trailing dot, another
+    /// script) or in where the rules were written have the same digest.
+    pub fn digest(&self) -> String {
+        let side = |word: &'static str, rules: &[Rule], ports: fn(&Rule) -> &crate::Ports| {
+            let line = |rule: &Rule| {
+                let raw = if rule.is_raw() { "tcp://" } else { "" };
+                format!("{word} {raw}{}:{}\n", rule.pattern(), ports(rule))
+            };
+            rules.iter().map(line).collect::<Vec<_>>()
+        };
+        let mut lines = side("allow", &self.allow, Rule::allowed_ports);
+        lines.extend(side("deny", &self.deny, Rule::denied_ports));
+        lines.sort_unstable();
+        lines.dedup();
+        let mut hash = Sha256::new_with_prefix(format!("mode {}\n", self.mode));
+        lines.iter().for_each(|line| hash.update(line));
+        hash.finalize().iter().fold(String::with_capacity(64), |mut digits, byte| {
+            // Writing to a string does not fail.
+            let _ = write!(digits, "{byte:02x}");
+            digits
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! A refusal: why, by which rule, and the rule that would allow it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::address::{AddressClass, classify};
+use crate::host::Host;
+use crate::port::Port;
+use crate::reason::Reason;
+use crate::rule::RuleRef;
+use crate::target::Target;
+
+/// Why a connection does not come about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    reason: Reason,
+    rule: Option<RuleRef>,
+    address: Option<IpAddr>,
+}
+
+impl Refusal {
+    /// A refusal for a reason, without a rule. Also for those that the proxy makes: `sni-mismatch`, `limit`, …
+    pub fn new(reason: Reason) -> Self {
+        Self { reason, rule: None, address: None }
+    }
+
+    /// The same, by the rule that decided.
+    #[must_use]
+    pub fn with_rule(self, rule: RuleRef) -> Self {
+        Self { rule: Some(rule), ..self }
+    }
+
+    /// The same, about this address of the target's name.
+    #[must_use]
+    pub fn with_address(self, address: IpAddr) -> Self {
+        Self { address: Some(address.to_canonical()), ..self }
+    }
+
+    /// Why.
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// The deny rule that decided, if one did.
+    pub fn rule(&self) -> Option<RuleRef> {
+        self.rule.clone()
+    }
+
+    /// The address that was judged, if it was [`Policy::vet`](crate::Policy::vet) that refused.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
+    /// The allow rule that would let the target pass, as narrow as it can be written: `example.com`, `example.com:8443`,
+    /// `10.1.2.3:5432`, `tcp://example.com:443`. It parses.
+    ///
+    /// `None` where no allow rule can (`denied`, `self`, `mode-none`, `udp`, `malformed`, …) or where one would be no way
+    /// out: a name that is not what was judged, an address that nothing can be reached at.
+    pub fn hint(&self, target: &Target) -> Option<String> {
+        let port = target.port();
+        match self.reason {
+            Reason::NotListed | Reason::PortNotListed | Reason::AddressNotListed => match target.host() {
+                Host::Name(name) if self.reason == Reason::NotListed && is_default(port) => Some(name.to_string()),
+                Host::Name(name) => Some(format!("{name}:{port}")),
+                Host::Address(address) => address_rule(*address, port),
+            },
+            Reason::NonPublic => match target.host() {
+                Host::Address(address) => address_rule(*address, port),
+                Host::Name(_) => address_rule(self.address?, port),
+            },
+            Reason::NotTls | Reason::SniMissing | Reason::NotHttp | Reason::Unsupported => {
+                Some(format!("tcp://{target}"))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn is_default(port: Port) -> bool {
+    port == Port::HTTPS || port == Port::HTTP
+}
+
+fn address_rule(address: IpAddr, port: Port) -> Option<String> {
+    match classify(address) {
+        // Nothing listens there: netbox's own synthetic addresses, groups, and "any".
+        AddressClass::Synthetic | AddressClass::Multicast | AddressClass::Unspecified => None,
+        _ => Some(SocketAddr::new(address, port.get()).to_string()),
+    }
+}

@@ -1,0 +1,33 @@
+//! Judgements about names alone: which may be looked up, which may not be named.
+
+use crate::mode::Mode;
+use crate::name::HostName;
+use crate::policy::Policy;
+use crate::port::Port;
+use crate::rule::RuleRef;
+
+impl Policy {
+    /// Whether a DNS query for the name may leave: some port of it may be allowed.
+    ///
+    /// In mode `allowlist` an allow rule's host covers the name and deny rules leave one of its ports; in modes `open` and
+    /// `audit` deny rules leave some port; in mode `none` never.
+    pub fn may_resolve(&self, name: &HostName) -> bool {
+        let ports_left = |ports: &crate::Ports| {
+            let denies = self.deny_index.of_name(name).map(|place| self.deny()[place].denied_ports());
+            !ports.is_covered_by(denies)
+        };
+        match self.mode() {
+            Mode::None => false,
+            Mode::Open | Mode::Audit => ports_left(&crate::Ports::ALL),
+            Mode::Allowlist => {
+                self.allow_index.of_name(name).any(|place| ports_left(self.allow()[place].allowed_ports()))
+            }
+        }
+    }
+
+    /// The deny rule that covers the name on this port, the one written first. Also for a name that is found in the bytes
+    /// of a connection to an address.
+    pub fn denies_name(&self, name: &HostName, port: Port) -> Option<RuleRef> {
+        self.first_deny(self.deny_index.of_name(name), port)
+    }
+}

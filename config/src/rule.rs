@@ -1,0 +1,312 @@
+//! One rule, parsed.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::address::is_mixed;
+use crate::check::ends_like_a_port;
+use crate::host::parse_ipv6;
+use crate::pattern::{HostPattern, parse_ip};
+use crate::port::Port;
+use crate::ports::{Ports, PortsError};
+use crate::rule_error::{RuleError, RuleFault, Wrong};
+use crate::source::Source;
+use crate::suffix::{self, SuffixKind};
+
+/// No rule is longer, in bytes: a name has 253, and the rest is for its ports.
+const LONGEST: usize = 4096;
+
+/// One rule of a policy. The same text means the same on the command line, in a file and in the service.
+///
+/// | rule | hosts | ports |
+/// | --- | --- | --- |
+/// | `example.com` | that name | 443 and 80 |
+/// | `example.com:22`, `:22,443`, `:8000-8100`, `:*` | that name | those |
+/// | `*.example.com` | every name below it, not itself | as above |
+/// | `.example.com` | it and every name below it | as above |
+/// | `10.1.0.0/16:5432`, `203.0.113.7`, `[2001:db8::/32]:443`, `[2001:db8::1]`, `2001:db8::1` | addresses | as above |
+/// | `tcp://example.com:5432` | as without `tcp://`, and no first bytes are looked at | as written, and must be |
+/// | `*` | every name, no address | as above |
+///
+/// As a **deny** rule the same text differs in three ways, each of which refuses more: without ports it covers every
+/// port, `*` covers addresses as well as names, and `tcp://` means nothing (so that an allow rule can be copied).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    reference: RuleRef,
+    source: Source,
+    pattern: HostPattern,
+    /// `None`: none were written.
+    ports: Option<Ports>,
+    raw: bool,
+}
+
+/// A rule as it stands in an event: its text as written, and where. Cloning is cheap.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RuleRef {
+    /// The rule as written. It has parsed, so no control, invisible or bidirectional character is in it.
+    pub text: Arc<str>,
+    /// Where it was written: `--allow`, `netbox.toml:3:10`.
+    pub source: Arc<str>,
+}
+
+/// What is worth knowing about an allow rule that is right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleWarning {
+    /// `*`.
+    #[error("`{0}` allows every public host by name: only the guard and the deny rules are left")]
+    EveryHost(Arc<str>),
+    /// `*.github.io`.
+    #[error("`{0}` allows the names of everyone who is a customer there, not of one owner")]
+    PrivateSuffix(Arc<str>),
+    /// `0.0.0.0/0`.
+    #[error("`{0}` covers addresses that are not public and does not open them: name their range alone to do so")]
+    MixedRange(Arc<str>),
+}
+
+impl Rule {
+    /// Parses an allow rule.
+    ///
+    /// # Errors
+    ///
+    /// [`RuleError`] quotes the rule and says what is wrong, where, and what to write.
+    pub fn parse(text: &str, source: Source) -> Result<Self, RuleError> {
+        let rule = Self::parse_deny(text, source)?;
+        rule.check_breadth()?;
+        Ok(rule)
+    }
+
+    /// Parses a deny rule: as [`Rule::parse`], and a wildcard over a public suffix (`*.com`) is right.
+    ///
+    /// # Errors
+    ///
+    /// [`RuleError`], as [`Rule::parse`].
+    pub fn parse_deny(text: &str, source: Source) -> Result<Self, RuleError> {
+        match parse(text) {
+            Ok(Parts { pattern, ports, raw }) => {
+                let reference = RuleRef { text: text.into(), source: source.to_string().into() };
+                Ok(Self { reference, source, pattern, ports, raw })
+            }
+            Err(wrong) => Err(RuleError::new(text, wrong).with_source(source)),
+        }
+    }
+
+    /// The rule as written.
+    pub fn text(&self) -> &str {
+        &self.reference.text
+    }
+
+    /// Where it was written.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Whether it says `tcp://`: raw, the first bytes are not looked at.
+    pub fn is_raw(&self) -> bool {
+        self.raw
+    }
+
+    /// What is worth knowing about it as an allow rule. Nothing of it is wrong.
+    pub fn warnings(&self) -> Vec<RuleWarning> {
+        let text = Arc::clone(&self.reference.text);
+        let warning = match &self.pattern {
+            HostPattern::Every => Some(RuleWarning::EveryHost(text)),
+            HostPattern::Below(base) | HostPattern::AtOrBelow(base)
+                if suffix::kind(base.as_str()) == SuffixKind::Private =>
+            {
+                Some(RuleWarning::PrivateSuffix(text))
+            }
+            HostPattern::Range(range) if is_mixed(*range) => Some(RuleWarning::MixedRange(text)),
+            _ => None,
+        };
+        warning.into_iter().collect()
+    }
+
+    /// The rule as it stands in an event.
+    pub fn reference(&self) -> RuleRef {
+        self.reference.clone()
+    }
+
+    pub(crate) fn pattern(&self) -> &HostPattern {
+        &self.pattern
+    }
+
+    /// The ports that it covers as an allow rule: 443 and 80 if none are written.
+    pub(crate) fn allowed_ports(&self) -> &Ports {
+        self.ports.as_ref().unwrap_or(const { &Ports::DEFAULT })
+    }
+
+    /// The ports that it covers as a deny rule: all if none are written.
+    pub(crate) fn denied_ports(&self) -> &Ports {
+        self.ports.as_ref().unwrap_or(const { &Ports::ALL })
+    }
+
+    /// Refuses a wildcard under which everyone registers names: fine to deny, not to allow.
+    pub(crate) fn check_breadth(&self) -> Result<(), RuleError> {
+        let (HostPattern::Below(base) | HostPattern::AtOrBelow(base)) = &self.pattern else { return Ok(()) };
+        if suffix::kind(base.as_str()) != SuffixKind::Icann {
+            return Ok(());
+        }
+        let hint = format!("write the names of one owner: `*.example.{base}`");
+        let wrong = Wrong::new(0, RuleFault::PublicSuffix(base.as_str().to_owned())).hint(hint);
+        Err(RuleError::new(self.text(), wrong).with_source(self.source.clone()))
+    }
+}
+
+impl fmt::Display for Rule {
+    /// The rule in canonical form: A-labels in lower case, ports sorted. Parses to the same rule.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.raw { "tcp://" } else { "" };
+        write!(f, "{scheme}{}", self.pattern)?;
+        match &self.ports {
+            Some(ports) => write!(f, ":{ports}"),
+            None => Ok(()),
+        }
+    }
+}
+
+struct Parts {
+    pattern: HostPattern,
+    ports: Option<Ports>,
+    raw: bool,
+}
+
+fn parse(text: &str) -> Result<Parts, Wrong> {
+    check_characters(text)?;
+    if text.starts_with('@') {
+        return Err(Wrong::new(0, RuleFault::Preset).hint("write the hosts themselves".to_owned()));
+    }
+    let (raw, rest) = match text.strip_prefix("tcp://") {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let start = text.len() - rest.len();
+    check_shape(rest).map_err(|wrong| wrong.shift(start))?;
+    let (host, ports) = split_ports(rest).map_err(|wrong| wrong.shift(start))?;
+    let pattern = HostPattern::parse(host).map_err(|wrong| wrong.shift(start))?;
+    let ports = match ports {
+        Some(list) => Some(parse_ports(list, host).map_err(|wrong| wrong.shift(text.len() - list.len()))?),
+        None if raw => {
+            let hint = format!("write `{text}:5432` with the port that is meant");
+            return Err(Wrong::new(text.len(), RuleFault::RawWithoutPort).hint(hint));
+        }
+        None => None,
+    };
+    Ok(Parts { pattern, ports, raw })
+}
+
+/// Blank rules, white space, control characters, and texts longer than any rule.
+fn check_characters(text: &str) -> Result<(), Wrong> {
+    if text.len() > LONGEST {
+        return Err(Wrong::new(LONGEST, RuleFault::Long(LONGEST)));
+    }
+    if text.trim().is_empty() {
+        return Err(Wrong::new(0, RuleFault::Blank).hint("write a host: `example.com`".to_owned()));
+    }
+    match text.char_indices().find(|(_, c)| c.is_whitespace() || c.is_control()) {
+        Some((at, c)) if c.is_whitespace() => {
+            let joined: String = text.split_whitespace().collect();
+            Err(Wrong::new(at, RuleFault::Space).hint(if_rule(&joined)))
+        }
+        Some((at, _)) => Err(Wrong::new(at, RuleFault::Control)),
+        None => Ok(()),
+    }
+}
+
+/// Texts that are not `host[:ports]` at all: URLs, user information.
+fn check_shape(text: &str) -> Result<(), Wrong> {
+    if let Some((scheme, rest)) = text.split_once("://") {
+        let fault = if scheme.eq_ignore_ascii_case("udp") { RuleFault::Udp } else { RuleFault::Url };
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        let hint = if scheme.eq_ignore_ascii_case("tcp") { if_rule(&format!("tcp://{host}")) } else { if_rule(host) };
+        return Err(Wrong::new(0, fault).hint(hint));
+    }
+    match text.rsplit_once('@') {
+        Some((user, host)) => Err(Wrong::new(user.len(), RuleFault::UserInformation).hint(if_rule(host))),
+        None => Ok(()),
+    }
+}
+
+/// The hint to write that text, if it is a rule.
+fn if_rule(text: &str) -> Option<String> {
+    let plain = !text.contains(['@', '/']) || text.starts_with("tcp://");
+    (plain && parse(text).is_ok()).then(|| format!("write `{text}`"))
+}
+
+/// The host part, and what follows its colon. An IPv6 address without brackets is the host part as a whole.
+fn split_ports(text: &str) -> Result<(&str, Option<&str>), Wrong> {
+    let colon_from = |from: usize| match text[from..].find(':') {
+        Some(at) => (&text[..from + at], Some(&text[from + at + 1..])),
+        None => (text, None),
+    };
+    if text.starts_with('[') {
+        return Ok(colon_from(text.find(']').unwrap_or(text.len())));
+    }
+    if let Some((address, _)) = text.split_once('/')
+        && parse_ip(address).is_some()
+    {
+        return Ok(colon_from(address.len()));
+    }
+    if parse_ipv6(text.as_bytes()).is_some() {
+        let (before, after) = text.rsplit_once(':').unwrap_or((text, ""));
+        if !ends_like_a_port(text) {
+            return Ok((text, None));
+        }
+        let hint = format!("write `[{before}]:{after}` for the port, `[{text}]` for the address");
+        return Err(Wrong::new(before.len(), RuleFault::Ambiguous).hint(hint));
+    }
+    if text.matches(':').nth(1).is_some() {
+        // `2001:db8::1:443,80`, `fe80::1%eth0` or garbage.
+        if let Some((before, after)) = text.rsplit_once(':')
+            && parse_ipv6(before.as_bytes()).is_some()
+        {
+            let hint = if_rule(&format!("[{before}]:{after}"));
+            return Err(Wrong::new(before.len(), RuleFault::Ipv6).hint(hint));
+        }
+        if let Some(at) = text.find('%') {
+            return Err(Wrong::new(at, RuleFault::Zone).hint("write the address without it".to_owned()));
+        }
+        if text.bytes().all(|b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.' | b'/' | b',' | b'-' | b'*')) {
+            let hint = "write an IPv6 address and its port as `[2001:db8::1]:443`";
+            return Err(Wrong::new(0, RuleFault::Ipv6).hint(hint.to_owned()));
+        }
+    }
+    Ok(colon_from(0))
+}
+
+fn parse_ports(list: &str, host: &str) -> Result<Ports, Wrong> {
+    if let Some(at) = list.find('/') {
+        return Err(Wrong::new(at, RuleFault::Path).hint(if_rule(&format!("{host}:{}", &list[..at]))));
+    }
+    Ports::parse(list).map_err(|error| match error {
+        PortsError::Port { at, text, source } => {
+            let hint = match source {
+                _ if text.is_empty() && list.is_empty() => format!("write `{host}`, or `{host}:443` with a port"),
+                crate::PortError::ServiceName => match well_known(&text) {
+                    Some(port) => format!("write `{host}:{port}`"),
+                    None => format!("write its number: `{host}:443`"),
+                },
+                _ => format!("write numbers from 1 to {}: `{host}:443`, `{host}:22,443`, `{host}:8000-8100`", u16::MAX),
+            };
+            Wrong::new(at, RuleFault::Port { text, source }).hint(hint)
+        }
+        PortsError::Backwards { at, low, high } => {
+            Wrong::new(at, RuleFault::BackwardsPorts { low, high }).hint(format!("write `{high}-{low}`"))
+        }
+        PortsError::StarInList { at } => {
+            Wrong::new(at, RuleFault::StarAfterPorts).hint(format!("write `{host}:*` alone for every port"))
+        }
+    })
+}
+
+/// The port of a service that people are likely to write by name, for a hint only.
+fn well_known(service: &str) -> Option<Port> {
+    let number = match service {
+        "ssh" => 22,
+        "smtp" => 25,
+        "http" => 80,
+        "https" => 443,
+        _ => return None,
+    };
+    Port::new(number)
+}

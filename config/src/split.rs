@@ -1,0 +1,103 @@
+//! A list of rules in one argument: `a,b,c`.
+
+use crate::host::parse_ipv6;
+use crate::rule_error::{RuleError, RuleFault, Wrong};
+
+/// Splits a list of rules at its commas. An item of digits, or a range of ports, continues the list of ports before it:
+/// `host:22,443,b` is the rules `host:22,443` and `b`.
+///
+/// The rules are not parsed here: see [`Rule::parse`](crate::Rule::parse).
+///
+/// # Errors
+///
+/// An empty item; a `*` after a list of ports, which may mean every port or every host; a port that follows no list of
+/// ports. [`RuleError::offset`] counts from the beginning of the list.
+pub fn split_rules(list: &str) -> Result<Vec<String>, RuleError> {
+    let wrong = |at, fault, hint: String| Err(RuleError::new(list, Wrong::new(at, fault).hint(hint)));
+    let mut rules: Vec<String> = Vec::new();
+    let mut at = 0;
+    for item in list.split(',') {
+        match rules.last_mut() {
+            _ if item.trim().is_empty() => {
+                return wrong(at, RuleFault::Blank, "write a host between two commas".to_owned());
+            }
+            Some(rule) if has_ports(rule) && is_port(item) => {
+                rule.push(',');
+                rule.push_str(item);
+            }
+            Some(rule) if has_ports(rule) && item == "*" => {
+                let host = rule.rsplit_once(':').map_or(rule.as_str(), |(host, _)| host);
+                let hint = format!("write `{host}:*` for every port, `*` before it for every host");
+                return wrong(at, RuleFault::StarAfterPorts, hint);
+            }
+            Some(rule) if is_port(item) && !is_port(rule) => {
+                let bare_ipv6 = parse_ipv6(rule.as_bytes()).is_some();
+                let hint =
+                    if bare_ipv6 { format!("write `[{rule}]:{item}`") } else { format!("write `{rule}:{item}`") };
+                return wrong(at, RuleFault::StrayPort, hint);
+            }
+            _ => rules.push(item.to_owned()),
+        }
+        at += item.len() + 1;
+    }
+    Ok(rules)
+}
+
+/// Whether it can only be meant as a port or a range of ports, right or not.
+fn is_port(item: &str) -> bool {
+    item.starts_with(|c: char| c.is_ascii_digit()) && item.bytes().all(|b| b.is_ascii_digit() || b == b'-')
+}
+
+/// Whether a rule ends in a list of ports, by its shape alone.
+fn has_ports(rule: &str) -> bool {
+    let rule = rule.strip_prefix("tcp://").unwrap_or(rule);
+    // Behind a bracket or a slash a colon starts the ports. Elsewhere one colon does, and two are an IPv6 address.
+    match rule.rfind([']', '/']) {
+        Some(end) => rule[end..].contains(':'),
+        None => rule.matches(':').count() == 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_separate_rules_and_ports_continue() {
+        for (list, expected) in [
+            ("a", vec!["a"]),
+            ("a,b,c", vec!["a", "b", "c"]),
+            ("host:22,443,b", vec!["host:22,443", "b"]),
+            ("host:22,8000-8100,9,b:1,2", vec!["host:22,8000-8100,9", "b:1,2"]),
+            ("tcp://a:1,2,b", vec!["tcp://a:1,2", "b"]),
+            ("[2001:db8::1]:443,80,b", vec!["[2001:db8::1]:443,80", "b"]),
+            ("[2001:db8::]/32:443,80", vec!["[2001:db8::]/32:443,80"]),
+            ("10.0.0.0/8:443,80", vec!["10.0.0.0/8:443,80"]),
+            ("2001:db8::/32,b", vec!["2001:db8::/32", "b"]),
+            ("*,a", vec!["*", "a"]),
+            ("a,*", vec!["a", "*"]),
+            ("a:22,b,*", vec!["a:22", "b", "*"]),
+            ("a:22,0x50", vec!["a:22", "0x50"]),
+            ("a:22,23-", vec!["a:22,23-"]),
+            ("a, b", vec!["a", " b"]),
+        ] {
+            assert_eq!(split_rules(list).unwrap(), expected, "{list}");
+        }
+    }
+
+    #[test]
+    fn what_may_mean_two_things_is_an_error_with_its_place() {
+        for (list, at, hint) in [
+            ("", 0, "write a host between two commas"),
+            ("a,,b", 2, "write a host between two commas"),
+            ("a,", 2, "write a host between two commas"),
+            ("host:22,*", 8, "write `host:*` for every port, `*` before it for every host"),
+            ("a,443", 2, "write `a:443`"),
+            ("a,b,8000-8100", 4, "write `b:8000-8100`"),
+            ("2001:db8::1,443", 12, "write `[2001:db8::1]:443`"),
+        ] {
+            let error = split_rules(list).unwrap_err();
+            assert_eq!((error.offset(), error.hint()), (at, Some(hint)), "{list}");
+        }
+    }
+}
