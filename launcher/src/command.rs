@@ -43,6 +43,8 @@ pub struct Spec {
     /// The working directory, absolute. It is entered anew inside: the one inherited could be on a mount that the
     /// sandbox covers.
     pub directory: PathBuf,
+    /// Files of netbox's own, absolute and without links, that read as empty inside and cannot be written.
+    pub hidden: Vec<PathBuf>,
 }
 
 /// Becomes the command, or reports why not and returns.

@@ -45,6 +45,14 @@ pub fn close_inherited(keep: Option<RawFd>) -> io::Result<()> {
     Ok(())
 }
 
+/// A descriptor of our own for the file that the caller left open as `number`.
+///
+/// # Errors
+/// `EBADF`: no such descriptor is open.
+pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
+    Ok(sys::duplicate(number)?)
+}
+
 /// The three standard descriptors as the command will have them.
 pub(crate) struct Standard {
     /// What stands in for the number, where it is not inherited as it is.

@@ -53,7 +53,8 @@ pub enum Step {
 }
 
 impl Step {
-    const ALL: [Step; 20] = [
+    /// Every step.
+    pub const ALL: [Step; 20] = [
         Step::Descriptors,
         Step::ControlSocket,
         Step::Namespaces,

@@ -13,6 +13,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
 use std::process::exit;
 
 use nix::errno::Errno;
@@ -46,7 +47,7 @@ pub(crate) fn run(spec: &Spec, standard: Standard, channel: Channel) -> ! {
 
 fn live(spec: &Spec, standard: Standard, channel: &Channel) -> Result<(), Failure> {
     let mask = tie_to_netbox(standard, channel)?;
-    let (walls, network) = build()?;
+    let (walls, network) = build(&spec.hidden)?;
     if !hand_over(channel, network, &walls)? {
         return Ok(());
     }
@@ -81,11 +82,11 @@ fn tie_to_netbox(standard: Standard, channel: &Channel) -> Result<SigSet, Failur
 }
 
 /// Stage 2. Everything that confines the command, and the proof of it.
-fn build() -> Result<(Vec<&'static str>, Network), Failure> {
+fn build(hidden: &[PathBuf]) -> Result<(Vec<&'static str>, Network), Failure> {
     mounts::make_private()?;
     let last_resort = mounts::resolver_configuration().is_none();
     let network = network::set_up(last_resort)?;
-    mounts::put_resolver_files()?;
+    mounts::put_resolver_files(hidden)?;
     mounts::mount_proc()?;
     network::allow_low_ports()?;
     mounts::protect_kernel_files(id_maps::is_root())?;

@@ -29,7 +29,7 @@ mod sys;
 mod system_call_filter;
 
 pub use command::Spec;
-pub use descriptors::close_inherited;
+pub use descriptors::{close_inherited, inherited};
 pub use error::{Failure, Step};
 pub use network::{Listeners, read_refused};
 pub use sandbox::{Embryo, Outcome, Sandbox};
@@ -42,4 +42,15 @@ pub use sandbox::{Embryo, Outcome, Sandbox};
 /// is made from the one before.
 pub fn look_names_up_as_written() {
     sys::set_environment_variable("LOCALDOMAIN", ".");
+}
+
+/// Stops this process until it is continued, as the terminal's stop key does.
+pub fn stop_this_process() {
+    // Cannot fail: the signal exists and a process may signal itself.
+    let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGSTOP);
+}
+
+/// The effective user id of this process.
+pub fn effective_uid() -> u32 {
+    nix::unistd::geteuid().as_raw()
 }

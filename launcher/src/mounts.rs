@@ -65,8 +65,8 @@ pub(crate) fn resolver_configuration() -> Option<PathBuf> {
     fs::canonicalize("/etc/resolv.conf").ok()
 }
 
-/// Puts the sandbox's resolver files over the host's, and masks over its services.
-pub(crate) fn put_resolver_files() -> Result<(), Failure> {
+/// Puts the sandbox's resolver files over the host's, and masks over its services and over the files in `hidden`.
+pub(crate) fn put_resolver_files(hidden: &[PathBuf]) -> Result<(), Failure> {
     let step = Step::ResolverFiles;
     let files = resolver_files::compose();
     let masks = masks();
@@ -89,6 +89,9 @@ pub(crate) fn put_resolver_files() -> Result<(), Failure> {
             Err(Errno::EACCES | Errno::ENOENT) => {}
             other => other.at(step, &format!("a mask over `{}`", target.display()))?,
         }
+    }
+    for target in hidden {
+        bind(&empty_file, target).at(step, &format!("a mask over `{}`", target.display()))?;
     }
     // The command has the owner's uid: without this it could write its own resolv.conf. That would open nothing, but
     // it would break every name for the programs beside it.

@@ -92,6 +92,15 @@ pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
+/// A new descriptor, close-on-exec, for the file that is open as `number` in this process.
+pub(crate) fn duplicate(number: RawFd) -> nix::Result<OwnedFd> {
+    // SAFETY: fcntl checks the number; the result is a new descriptor that nothing else owns.
+    unsafe {
+        let result = Errno::result(libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3))?;
+        Ok(OwnedFd::from_raw_fd(result))
+    }
+}
+
 /// Puts `fd` at the number `at` (0, 1 or 2), without close-on-exec.
 pub(crate) fn place_at(fd: &impl AsRawFd, at: RawFd) -> nix::Result<()> {
     // SAFETY: dup2 on the standard descriptors, which no `OwnedFd` holds.

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, SockProtocol, recv, setsockopt, sockopt};
 
 use super::capture_rules::LOG_GROUP;
-use super::netlink::{Batch, NLM_F_ACK, Socket, attributes, messages};
+use super::netlink::{Batch, Message, NLM_F_ACK, Socket, attributes, messages};
 
 const SUBSYSTEM: u16 = 4;
 const PACKET: u16 = SUBSYSTEM << 8;
@@ -37,25 +37,26 @@ pub(crate) fn open() -> nix::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Reads what has arrived on the log socket, without waiting: where refused UDP datagrams were meant to go.
-///
-/// # Errors
-/// `EAGAIN` when nothing is there. `ENOBUFS` means that some were lost, and reading goes on.
-pub fn read_refused(log: &OwnedFd) -> nix::Result<Vec<SocketAddr>> {
+/// Reads all that has arrived on the log socket, without waiting, and tells `each` where a refused UDP datagram was
+/// meant to go. The rule's rate limit bounds how much that can be.
+pub fn read_refused(log: &OwnedFd, mut each: impl FnMut(SocketAddr)) {
     let mut buffer = [0; 8 * 1024];
-    let length = loop {
+    loop {
         match recv(log.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
-            Err(Errno::EINTR) => {}
-            result => break result?,
+            Ok(length) => messages(&buffer[..length]).filter_map(|message| refused(&message)).for_each(&mut each),
+            // ENOBUFS: some were lost. Those that follow are there.
+            Err(Errno::EINTR | Errno::ENOBUFS) => {}
+            Err(_) => return,
         }
-    };
-    Ok(messages(&buffer[..length])
-        .filter(|message| message.kind == PACKET)
-        .filter_map(|message| {
-            let mut attributes = attributes(message.body.get(4..)?);
-            attributes.find_map(|(kind, value)| (kind == PAYLOAD).then(|| destination(value))?)
-        })
-        .collect())
+    }
+}
+
+fn refused(message: &Message) -> Option<SocketAddr> {
+    if message.kind != PACKET {
+        return None;
+    }
+    let (_, packet) = attributes(message.body.get(4..)?).find(|(kind, _)| *kind == PAYLOAD)?;
+    destination(packet)
 }
 
 /// The destination of a UDP datagram, from its first bytes (RFC 791, RFC 8200, RFC 768).

@@ -33,9 +33,9 @@ pub(crate) fn run(listeners: &Listeners) -> Result<(), Failure> {
         refusal(SocketAddr::new(probe, PROBE_PORT))?;
     }
     // The probes' own refusals are nobody's news.
-    while let Some(log) = &listeners.log
-        && read_refused(log).is_ok()
-    {}
+    if let Some(log) = &listeners.log {
+        read_refused(log, |_| {});
+    }
     Ok(())
 }
 
