@@ -45,7 +45,10 @@ pub enum NameError {
     },
     /// A label of more than 63 bytes (RFC 1035 §2.3.4).
     #[error("a label of the host name has more than 63 bytes")]
-    LongLabel,
+    LongLabel {
+        /// The byte offset of the label.
+        at: usize,
+    },
     /// More than 253 bytes, as text (RFC 1035 §2.3.4: 255 on the wire).
     #[error("the host name has more than 253 bytes")]
     Long,
@@ -57,15 +60,23 @@ pub enum NameError {
     LeadingHyphen,
     /// An `xn--` label that is not the Punycode of a valid label.
     #[error("an `xn--` label is not valid Punycode")]
-    Punycode,
-    /// Text in another script that UTS 46 does not allow in a name.
+    Punycode {
+        /// The byte offset of the label.
+        at: usize,
+    },
+    /// Text in another script that is no name, by UTS 46 and the grammar above.
     #[error("the host name is not valid under IDNA (UTS 46)")]
-    Idna,
+    Idna {
+        /// The byte offset of the first character beyond ASCII.
+        at: usize,
+    },
     /// Characters that only look like, or disappear into, plain ASCII. `plain` is what they come to.
     #[error("some characters are folded away: they come to {}", crate::quote(.plain.as_bytes()))]
     Lookalike {
         /// The plain form.
         plain: String,
+        /// The byte offset of the first of them.
+        at: usize,
     },
 }
 
@@ -100,9 +111,6 @@ impl HostName {
         if name.len() > 253 {
             return Err(NameError::Long);
         }
-        if name.split(|b| *b == b'.').any(|label| label.len() > 63) {
-            return Err(NameError::LongLabel);
-        }
         if name[0] == b'-' {
             return Err(NameError::LeadingHyphen);
         }
@@ -111,10 +119,20 @@ impl HostName {
         if is_number(name.rsplit('.').next().unwrap_or_default()) {
             return Err(NameError::Numeric);
         }
-        if name.split('.').any(|label| label.starts_with("xn--")) && to_a_labels(&name).as_deref() != Some(&*name) {
-            return Err(NameError::Punycode);
+        let mut punycode = None;
+        for (at, label) in labels(&name) {
+            if label.len() > 63 {
+                return Err(NameError::LongLabel { at });
+            }
+            if label.starts_with("xn--") {
+                punycode = punycode.or(Some(at));
+            }
         }
-        Ok(Self(name.into()))
+        match punycode {
+            // The whole name is asked about: what is valid in a label that runs from right to left depends on the others.
+            Some(at) if to_a_labels(&name).as_deref() != Some(&*name) => Err(NameError::Punycode { at }),
+            _ => Ok(Self(name.into())),
+        }
     }
 
     /// Parses a name out of the labels of a DNS message (without the empty root label), as [`HostName::parse_wire`].
@@ -165,14 +183,17 @@ impl HostName {
         if let Some((at, character)) = text.char_indices().find(|(_, c)| is_ascii_but_no_name(*c)) {
             return Err(NameError::Character { character, at });
         }
-        let ascii = to_a_labels(text).ok_or(NameError::Idna)?;
-        let name = Self::parse_wire(ascii.as_bytes())?;
-        let same_labels = text.split('.').count() == name.0.split('.').count();
-        let each_kept = text.split('.').zip(name.0.split('.')).all(|(w, a)| w.is_ascii() || a.starts_with("xn--"));
-        if !same_labels || !each_kept {
-            return Err(NameError::Lookalike { plain: ascii });
+        let first = text.find(|c: char| !c.is_ascii()).unwrap_or(0);
+        let plain = to_a_labels(text).ok_or(NameError::Idna { at: first })?;
+        let name = Self::parse_wire(plain.as_bytes()).map_err(|error| match error {
+            NameError::Numeric | NameError::Long => error,
+            // The rest speaks of places in the plain form, not in the text.
+            _ => NameError::Idna { at: first },
+        })?;
+        match lookalike(text, &name) {
+            Some(at) => Err(NameError::Lookalike { plain, at }),
+            None => Ok(name),
         }
-        Ok(name)
     }
 
     /// The name: lower case, no trailing dot.
@@ -185,7 +206,12 @@ impl NameError {
     /// The byte offset of what is wrong, where one place can be named.
     pub fn at(&self) -> usize {
         match self {
-            Self::Character { at, .. } | Self::EmptyLabel { at } => *at,
+            Self::Character { at, .. }
+            | Self::EmptyLabel { at }
+            | Self::LongLabel { at }
+            | Self::Punycode { at }
+            | Self::Idna { at }
+            | Self::Lookalike { at, .. } => *at,
             _ => 0,
         }
     }
@@ -217,6 +243,29 @@ fn is_number(label: &str) -> bool {
 
 fn is_ascii_but_no_name(c: char) -> bool {
     c.is_ascii() && !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_' | '.')
+}
+
+/// The byte offset of a character that does not show in the name: it disappears, it stands for a dot, or its whole label
+/// comes to plain ASCII.
+fn lookalike(text: &str, name: &HostName) -> Option<usize> {
+    let beyond_ascii = |start: usize, label: &str| label.find(|c: char| !c.is_ascii()).map(|at| start + at);
+    let folded = labels(text)
+        .zip(labels(&name.0))
+        .find_map(|((start, written), (_, plain))| beyond_ascii(start, written).filter(|_| !plain.starts_with("xn--")));
+    let same_count = labels(text).count() == labels(&name.0).count();
+    let ignored = |c: &char| !c.is_ascii() && to_a_labels(&format!("a{c}a")).as_deref() == Some("aa");
+    folded
+        .or_else(|| beyond_ascii(0, text).filter(|_| !same_count))
+        .or_else(|| text.char_indices().find(|(_, c)| ignored(c)).map(|(at, _)| at))
+}
+
+/// The labels with their byte offsets.
+fn labels(name: &str) -> impl Iterator<Item = (usize, &str)> {
+    name.split('.').scan(0, |next, label| {
+        let at = *next;
+        *next += label.len() + 1;
+        Some((at, label))
+    })
 }
 
 /// The lower-case A-labels by UTS 46, non-transitional; `None` if it is not valid. Length and grammar are ours to check.

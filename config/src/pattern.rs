@@ -7,6 +7,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::host::{parse_ipv4, parse_ipv6};
 use crate::name::{HostName, NameError};
+use crate::port::Port;
 use crate::rule_error::{RuleFault, Wrong};
 
 /// Which hosts a rule is about.
@@ -31,35 +32,29 @@ impl HostPattern {
         if text == "*" {
             return Ok(Self::Every);
         }
+        if let Some(inside) = text.strip_prefix('[') {
+            return parse_bracketed(inside).map_err(|wrong| wrong.shift(1)).map(Self::Range);
+        }
+        if let Some((before, length)) = text.split_once('/') {
+            if let Some(address) = parse_ip(before) {
+                return parse_range(address, Some((length, before.len() + 1))).map(Self::Range);
+            }
+            Self::parse(before)?;
+            return Err(Wrong::new(before.len(), RuleFault::Path).hint(format!("write `{before}`")));
+        }
         if let Some(base) = text.strip_prefix("*.") {
-            return Ok(Self::Below(parse_base(base).map_err(|wrong| wrong.shift(2))?));
+            return parse_base(base).map_err(|wrong| wrong.shift(2)).map(Self::Below);
         }
         if let Some(base) = text.strip_prefix('.') {
-            return Ok(Self::AtOrBelow(parse_base(base).map_err(|wrong| wrong.shift(1))?));
+            return parse_base(base).map_err(|wrong| wrong.shift(1)).map(Self::AtOrBelow);
         }
         if let Some(at) = text.find('*') {
             return Err(misplaced_star(text, at));
         }
-        if let Some(inside) = text.strip_prefix('[') {
-            return parse_bracketed(inside).map_err(|wrong| wrong.shift(1)).map(Self::Range);
+        match parse_ip(text) {
+            Some(address) => parse_range(address, None).map(Self::Range),
+            None => parse_name(text).map(Self::Exact),
         }
-        if let Some((address, length)) = text.split_once('/')
-            && let Some(address) = parse_ip(address)
-        {
-            return parse_range(address, Some(length))
-                .map_err(|wrong| wrong.shift(text.len() - length.len()))
-                .map(Self::Range);
-        }
-        if let Some(address) = parse_ip(text) {
-            return parse_range(address, None).map(Self::Range);
-        }
-        if let Some(at) = text.find('/') {
-            return Err(match parse_name(&text[..at]) {
-                Ok(_) => Wrong::new(at, RuleFault::Path).hint(format!("write `{}`", &text[..at])),
-                Err(wrong) => wrong,
-            });
-        }
-        parse_name(text).map(Self::Exact)
     }
 }
 
@@ -93,13 +88,12 @@ fn parse_base(base: &str) -> Result<HostName, Wrong> {
     if let Some(at) = base.find('*') {
         return Err(misplaced_star(base, at));
     }
-    let address = base.split('/').next().and_then(parse_ip).is_some() || base.starts_with('[');
-    if address || matches!(HostName::parse_rule(base), Err(NameError::Numeric)) {
+    if parse_ip(base).is_some()
+        || base.starts_with('[')
+        || matches!(HostName::parse_rule(base), Err(NameError::Numeric))
+    {
         let hint = "write a range with a prefix length: `10.0.0.0/8`";
         return Err(Wrong::new(0, RuleFault::WildcardAddress).hint(hint.to_owned()));
-    }
-    if let Some(at) = base.find('/') {
-        return Err(Wrong::new(at, RuleFault::Path));
     }
     parse_name(base)
 }
@@ -120,7 +114,7 @@ fn parse_name(text: &str) -> Result<HostName, Wrong> {
         let at = error.at();
         match error {
             NameError::Numeric => numeric(text),
-            NameError::Lookalike { ref plain } => {
+            NameError::Lookalike { ref plain, .. } => {
                 let hint = format!("write `{plain}`");
                 Wrong::new(at, error.into()).hint(hint)
             }
@@ -142,12 +136,9 @@ fn numeric(text: &str) -> Wrong {
     {
         return Wrong::new(0, RuleFault::AddressRange).hint("write `10.0.0.0/24`, or each address alone".to_owned());
     }
-    let hint = if text.bytes().all(|b| b.is_ascii_digit()) && text.len() <= 5 {
-        format!(
-            "write an address as four decimal numbers, `127.0.0.1`, and a port behind its host, `example.com:{text}`"
-        )
-    } else {
-        "write an address as four decimal numbers without leading zeros: `127.0.0.1`".to_owned()
+    let hint = match Port::parse(text.as_bytes()) {
+        Ok(port) => format!("write a port behind its host: `example.com:{port}`"),
+        Err(_) => "write four decimal numbers without leading zeros: `127.0.0.1`".to_owned(),
     };
     Wrong::new(0, RuleFault::NumericHost).hint(hint)
 }
@@ -156,29 +147,34 @@ fn numeric(text: &str) -> Wrong {
 fn parse_bracketed(inside: &str) -> Result<IpNet, Wrong> {
     let brackets = || Wrong::new(0, RuleFault::Brackets);
     let (inside, behind) = inside.split_once(']').ok_or_else(brackets)?;
-    let (address, length, at) = match (inside.split_once('/'), behind.strip_prefix('/')) {
-        (None, None) if behind.is_empty() => (inside, None, 0),
-        (Some((address, length)), None) if behind.is_empty() => (address, Some(length), address.len() + 1),
-        (None, Some(length)) => (inside, Some(length), inside.len() + 2),
+    let (address, length) = match (inside.split_once('/'), behind.strip_prefix('/')) {
+        (None, None) if behind.is_empty() => (inside, None),
+        (Some((address, length)), None) if behind.is_empty() => (address, Some((length, address.len() + 1))),
+        (None, Some(length)) => (inside, Some((length, inside.len() + 2))),
         _ => return Err(brackets()),
     };
     if let Some(at) = address.find('%') {
-        return Err(Wrong::new(at, RuleFault::Zone));
+        return Err(Wrong::new(at, RuleFault::Zone).hint("write the address without it".to_owned()));
     }
     let Some(ip) = parse_ipv6(address.as_bytes()) else {
         let bare = HostName::parse_rule(address).is_ok() || parse_ip(address).is_some();
         return Err(brackets().hint(bare.then(|| format!("write `{address}`"))));
     };
-    parse_range(ip.into(), length).map_err(|wrong| wrong.shift(at))
+    parse_range(ip.into(), length)
 }
 
-/// The range of an address and a prefix length; `at` of the fault counts from the length.
-fn parse_range(address: IpAddr, length: Option<&str>) -> Result<IpNet, Wrong> {
-    let max = if address.is_ipv4() { 32 } else { 128 };
-    let length = match length {
-        None => max,
-        Some(text) => parse_length(text, max)
-            .ok_or_else(|| Wrong::new(0, RuleFault::PrefixLength { text: text.to_owned(), max }))?,
+/// The range of an address and, if one is written, a prefix length with its place.
+fn parse_range(address: IpAddr, length: Option<(&str, usize)>) -> Result<IpNet, Wrong> {
+    let (max, example) = if address.is_ipv4() { (32, "10.0.0.0/8") } else { (128, "[2001:db8::/32]") };
+    let (length, at) = match length {
+        None => (max, 0),
+        Some((text, at)) => match parse_length(text, max) {
+            Some(length) => (length, at),
+            None => {
+                let fault = RuleFault::PrefixLength { text: text.to_owned(), max };
+                return Err(Wrong::new(at, fault).hint(format!("write a number: `{example}`")));
+            }
+        },
     };
     // The length is at most that of the family.
     let range = IpNet::new(address, length).map_or(IpNet::from(address), |range| range);
@@ -189,7 +185,7 @@ fn parse_range(address: IpAddr, length: Option<&str>) -> Result<IpNet, Wrong> {
     if range.addr() != range.network() {
         let (shown, one) = (HostPattern::Range(range.trunc()), HostPattern::Range(address.into()));
         let hint = format!("write `{shown}` for the range, `{one}` for the address");
-        return Err(Wrong::new(0, RuleFault::HostBits).hint(hint));
+        return Err(Wrong::new(at, RuleFault::HostBits).hint(hint));
     }
     Ok(range)
 }

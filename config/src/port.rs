@@ -17,13 +17,13 @@ pub enum PortError {
     #[error("a port is digits only")]
     NotDigits,
     /// A service name such as `https`. What it means depends on a file of the machine, so it is no port.
-    #[error("a service name is no port")]
+    #[error("a service is written by its number")]
     ServiceName,
     /// `0443`: some parsers read octal.
     #[error("a port has no leading zero")]
     LeadingZero,
     /// Port 0.
-    #[error("0 is no port, ports are 1 to 65535")]
+    #[error("ports are 1 to 65535")]
     Zero,
     /// More than 65535.
     #[error("ports are 1 to 65535")]

@@ -55,12 +55,8 @@ impl Ports {
 
     /// Whether the port is in the set.
     pub fn contains(&self, port: Port) -> bool {
-        let port = port.get();
-        self.0
-            .binary_search_by(
-                |(low, high)| if *high < port { std::cmp::Ordering::Less } else { port_order(*low, port) },
-            )
-            .is_ok()
+        let first_not_before = self.0.partition_point(|(_, high)| *high < port.get());
+        self.0.get(first_not_before).is_some_and(|(low, _)| *low <= port.get())
     }
 
     /// The ranges, sorted, both ends included.
@@ -73,11 +69,6 @@ impl Ports {
         let covered = merge(others.flat_map(Self::ranges).collect());
         self.ranges().all(|(low, high)| covered.iter().any(|(from, to)| *from <= low && high <= *to))
     }
-}
-
-/// The order of a range that does not end before the port, for a binary search.
-fn port_order(low: u16, port: u16) -> std::cmp::Ordering {
-    if low > port { std::cmp::Ordering::Greater } else { std::cmp::Ordering::Equal }
 }
 
 fn merge(mut ranges: Vec<(u16, u16)>) -> Vec<(u16, u16)> {

@@ -146,7 +146,12 @@ impl Rule {
         if suffix::kind(base.as_str()) != SuffixKind::Icann {
             return Ok(());
         }
-        let hint = format!("write the names of one owner: `*.example.{base}`");
+        // Below `ck` everyone registers at the third label, so the example needs one more.
+        let example = ["example", "www.example"].into_iter().map(|owner| format!("{owner}.{base}"));
+        let hint = example
+            .filter(|name| suffix::kind(name) == SuffixKind::Ordinary)
+            .map(|name| format!("write the names of one owner: `*.{name}`"))
+            .next();
         let wrong = Wrong::new(0, RuleFault::PublicSuffix(base.as_str().to_owned())).hint(hint);
         Err(RuleError::new(self.text(), wrong).with_source(self.source.clone()))
     }
@@ -204,8 +209,9 @@ fn check_characters(text: &str) -> Result<(), Wrong> {
     }
     match text.char_indices().find(|(_, c)| c.is_whitespace() || c.is_control()) {
         Some((at, c)) if c.is_whitespace() => {
-            let joined: String = text.split_whitespace().collect();
-            Err(Wrong::new(at, RuleFault::Space).hint(if_rule(&joined)))
+            // A rule with a space inside is not tried again: it would come back here.
+            let rule = Some(text.trim()).filter(|rule| !rule.contains(char::is_whitespace)).and_then(if_rule);
+            Err(Wrong::new(at, RuleFault::Space).hint(rule.or(Some("write a rule for each host".to_owned()))))
         }
         Some((at, _)) => Err(Wrong::new(at, RuleFault::Control)),
         None => Ok(()),
@@ -215,22 +221,23 @@ fn check_characters(text: &str) -> Result<(), Wrong> {
 /// Texts that are not `host[:ports]` at all: URLs, user information.
 fn check_shape(text: &str) -> Result<(), Wrong> {
     if let Some((scheme, rest)) = text.split_once("://") {
-        let fault = if scheme.eq_ignore_ascii_case("udp") { RuleFault::Udp } else { RuleFault::Url };
+        if scheme.eq_ignore_ascii_case("udp") {
+            return Err(Wrong::new(0, RuleFault::Udp));
+        }
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let host = authority.rsplit('@').next().unwrap_or_default();
         let hint = if scheme.eq_ignore_ascii_case("tcp") { if_rule(&format!("tcp://{host}")) } else { if_rule(host) };
-        return Err(Wrong::new(0, fault).hint(hint));
+        return Err(Wrong::new(0, RuleFault::Url).hint(hint));
     }
-    match text.rsplit_once('@') {
-        Some((user, host)) => Err(Wrong::new(user.len(), RuleFault::UserInformation).hint(if_rule(host))),
-        None => Ok(()),
-    }
+    let Some((user, host)) = text.rsplit_once('@') else { return Ok(()) };
+    // `git@example.com:owner/repo` is how ssh is told a path.
+    let over_ssh = || if_rule(&format!("{}:22", host.split(':').next().unwrap_or_default()));
+    Err(Wrong::new(user.len(), RuleFault::UserInformation).hint(if_rule(host).or_else(over_ssh)))
 }
 
-/// The hint to write that text, if it is a rule.
+/// The hint to write that text, if it is a rule. Each caller gives a text without what it complains of, so this ends.
 fn if_rule(text: &str) -> Option<String> {
-    let plain = !text.contains(['@', '/']) || text.starts_with("tcp://");
-    (plain && parse(text).is_ok()).then(|| format!("write `{text}`"))
+    parse(text).is_ok().then(|| format!("write `{text}`"))
 }
 
 /// The host part, and what follows its colon. An IPv6 address without brackets is the host part as a whole.
@@ -256,7 +263,10 @@ fn split_ports(text: &str) -> Result<(&str, Option<&str>), Wrong> {
         return Err(Wrong::new(before.len(), RuleFault::Ambiguous).hint(hint));
     }
     if text.matches(':').nth(1).is_some() {
-        // `2001:db8::1:443,80`, `fe80::1%eth0` or garbage.
+        // `2001:db8::1:443,80`, `fe80::1%eth0`, `::1]` or garbage.
+        if let Some(at) = text.find(['[', ']']) {
+            return Err(Wrong::new(at, RuleFault::Brackets).hint("write `[2001:db8::1]:443`".to_owned()));
+        }
         if let Some((before, after)) = text.rsplit_once(':')
             && parse_ipv6(before.as_bytes()).is_some()
         {
@@ -266,7 +276,8 @@ fn split_ports(text: &str) -> Result<(&str, Option<&str>), Wrong> {
         if let Some(at) = text.find('%') {
             return Err(Wrong::new(at, RuleFault::Zone).hint("write the address without it".to_owned()));
         }
-        if text.bytes().all(|b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.' | b'/' | b',' | b'-' | b'*')) {
+        let hexadecimal = text.bytes().all(|b| b.is_ascii_hexdigit() || b":./,-*".contains(&b));
+        if hexadecimal || text.contains("::") {
             let hint = "write an IPv6 address and its port as `[2001:db8::1]:443`";
             return Err(Wrong::new(0, RuleFault::Ipv6).hint(hint.to_owned()));
         }
@@ -279,14 +290,14 @@ fn parse_ports(list: &str, host: &str) -> Result<Ports, Wrong> {
         return Err(Wrong::new(at, RuleFault::Path).hint(if_rule(&format!("{host}:{}", &list[..at]))));
     }
     Ports::parse(list).map_err(|error| match error {
+        PortsError::Port { at, text, .. } if text.is_empty() => {
+            let hint = format!("write `{host}` for 443 and 80, or `{host}:443`");
+            Wrong::new(at, RuleFault::NoPort).hint(hint)
+        }
         PortsError::Port { at, text, source } => {
-            let hint = match source {
-                _ if text.is_empty() && list.is_empty() => format!("write `{host}`, or `{host}:443` with a port"),
-                crate::PortError::ServiceName => match well_known(&text) {
-                    Some(port) => format!("write `{host}:{port}`"),
-                    None => format!("write its number: `{host}:443`"),
-                },
-                _ => format!("write numbers from 1 to {}: `{host}:443`, `{host}:22,443`, `{host}:8000-8100`", u16::MAX),
+            let hint = match well_known(&text) {
+                Some(port) => format!("write `{host}:{port}`"),
+                None => format!("write `{host}:443`, `{host}:22,443` or `{host}:8000-8100`"),
             };
             Wrong::new(at, RuleFault::Port { text, source }).hint(hint)
         }

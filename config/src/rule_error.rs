@@ -104,6 +104,9 @@ pub enum RuleFault {
     /// `10.0.0.1-10.0.0.9`.
     #[error("a range of addresses is written with a prefix length")]
     AddressRange,
+    /// `host:`, `host:22,`.
+    #[error("a port is missing")]
+    NoPort,
     /// A port that is none.
     #[error("{} is no port: {source}", quote(.text.as_bytes()))]
     Port {

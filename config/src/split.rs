@@ -1,6 +1,7 @@
 //! A list of rules in one argument: `a,b,c`.
 
 use crate::host::parse_ipv6;
+use crate::quote::quote;
 use crate::rule_error::{RuleError, RuleFault, Wrong};
 
 /// Splits a list of rules at its commas. An item of digits, or a range of ports, continues the list of ports before it:
@@ -27,13 +28,16 @@ pub fn split_rules(list: &str) -> Result<Vec<String>, RuleError> {
             }
             Some(rule) if has_ports(rule) && item == "*" => {
                 let host = rule.rsplit_once(':').map_or(rule.as_str(), |(host, _)| host);
-                let hint = format!("write `{host}:*` for every port, `*` before it for every host");
+                let hint = format!(
+                    "write {} for every port, `*` before it for every host",
+                    quote(format!("{host}:*").as_bytes())
+                );
                 return wrong(at, RuleFault::StarAfterPorts, hint);
             }
             Some(rule) if is_port(item) && !is_port(rule) => {
                 let bare_ipv6 = parse_ipv6(rule.as_bytes()).is_some();
-                let hint =
-                    if bare_ipv6 { format!("write `[{rule}]:{item}`") } else { format!("write `{rule}:{item}`") };
+                let with_port = if bare_ipv6 { format!("[{rule}]:{item}") } else { format!("{rule}:{item}") };
+                let hint = format!("write {}", quote(with_port.as_bytes()));
                 return wrong(at, RuleFault::StrayPort, hint);
             }
             _ => rules.push(item.to_owned()),

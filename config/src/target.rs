@@ -130,6 +130,7 @@ impl Target {
         };
         let (host, port) = match &bytes[end..] {
             [] => (bytes, None),
+            [b':'] => return Err(TargetError::NoPort { text: excerpt(bytes) }),
             [b':', port @ ..] => (&bytes[..end], Some(port)),
             // Text after the bracket: the whole is no host, and is said to be none.
             _ => (bytes, None),
@@ -208,9 +209,10 @@ mod tests {
     #[test]
     fn errors_quote_what_is_wrong() {
         for (text, message) in [
-            ("github.com:https", "`https` is no port: a service name is no port"),
+            ("github.com:https", "`https` is no port: a service is written by its number"),
             ("git hub.com:443", "`git hub.com` is no host: ` ` is no character of a host name"),
             ("github.com", "`github.com` has no port, write `host:port`"),
+            ("github.com:", "`github.com:` has no port, write `host:port`"),
             ("a@b:1", "`a@b:1` has a `@`, and user information is not part of a target"),
             ("::1:443", "`::1:443` is ambiguous, write an IPv6 address in square brackets: `[2001:db8::1]:443`"),
         ] {
