@@ -51,6 +51,11 @@ impl Birth {
         };
         let filter = (self.kernel == Kernel::RefusesNamespaces).then(refuse_namespaces);
         let born = move || {
+            for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+                // Whoever started the tests in the background may have had these ignored, and that is inherited.
+                // SAFETY: SIG_DFL is no handler of ours.
+                unsafe { libc::signal(signal, libc::SIG_DFL) };
+            }
             if own_user_namespace {
                 // SAFETY: unshare takes no pointers, and the child has one thread.
                 check(unsafe { libc::unshare(libc::CLONE_NEWUSER) })?;

@@ -1,4 +1,4 @@
-//! The programs that the tests run inside: real clients where there are some, and three small ones of the tests' own,
+//! The programs that the tests run inside: real clients where there are some, and four small ones of the tests' own,
 //! each in the language whose library it is there to show.
 
 use std::fs;
@@ -29,8 +29,9 @@ pub const KEYTOOL: Program = Program { name: "keytool", package: "default-jdk-he
 /// See `Program`.
 pub const PYTHON: Program = Program { name: "python3", package: "python3" };
 
-const OWN: [(&str, &str); 3] = [
+const OWN: [(&str, &str); 4] = [
     ("probe.py", include_str!("programs/probe.py")),
+    ("serve.py", include_str!("programs/serve.py")),
     ("fetch.mjs", include_str!("programs/fetch.mjs")),
     ("Fetch.java", include_str!("programs/Fetch.java")),
 ];

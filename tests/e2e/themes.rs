@@ -1,10 +1,39 @@
-//! The tests, by theme.
+//! The tests, by theme. Each is named by the fact that it shows.
 
+mod addresses;
+mod check;
+mod descriptors;
+mod events;
+mod exit_codes;
+mod flow;
+mod fronting;
+mod inside;
+mod lookups;
+mod modes;
 mod reach;
+mod refuse;
+mod signals;
+mod usage;
 
 use crate::Test;
 
 /// All tests.
 pub fn all() -> impl Iterator<Item = &'static Test> {
-    [reach::TESTS].into_iter().flatten()
+    let themes = [
+        reach::TESTS,
+        refuse::TESTS,
+        fronting::TESTS,
+        addresses::TESTS,
+        lookups::TESTS,
+        flow::TESTS,
+        modes::TESTS,
+        inside::TESTS,
+        descriptors::TESTS,
+        exit_codes::TESTS,
+        signals::TESTS,
+        events::TESTS,
+        usage::TESTS,
+        check::TESTS,
+    ];
+    themes.into_iter().flatten()
 }

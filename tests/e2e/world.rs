@@ -166,7 +166,7 @@ impl World {
             self.fence_connection(zone::FENCE, port, service);
         }
         for port in servers::HOST_PORTS {
-            self.fence_connection(Ipv4Addr::LOCALHOST, port, "host-http");
+            self.fence_connection(zone::HOST_FENCE, port, "host-http");
         }
         for server in [zone::NAME_SERVER, zone::PUBLIC_RESOLVER] {
             self.fence_datagram(server, 53);

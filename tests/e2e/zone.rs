@@ -16,21 +16,18 @@ pub const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 65);
 pub const PUBLIC_RESOLVER: Ipv4Addr = Ipv4Addr::new(8, 8, 8, 8);
 /// No test uses this address: fences connect to it.
 pub const FENCE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 66);
+/// The same on the test host.
+pub const HOST_FENCE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 /// Where datagrams are echoed, port 4433.
 pub const UDP_ECHO: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 67);
 /// The same over IPv6.
 pub const UDP_ECHO_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0x80, 0, 0, 0, 0x67);
 /// A name that stands in the test host's `/etc/hosts` alone.
 pub const IN_HOSTS_FILE: (&str, Ipv4Addr) = ("in-hosts-file.example.com", Ipv4Addr::new(203, 0, 113, 68));
-/// A machine of the private network behind the gateway.
-pub const PRIVATE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 10);
 /// The cloud's metadata service.
 pub const METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
 /// The test host's own address.
 pub const OWN: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
-/// The test host's own IPv6 address.
-pub const OWN_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 2);
-
 /// A published name.
 #[derive(Clone, Debug)]
 pub struct Host {

@@ -91,6 +91,23 @@ def udp(host, port, text):
             return
 
 
+def udp_loopback(host):
+    """Sends a datagram from one socket of its own to another."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as server, socket.socket(family, socket.SOCK_DGRAM) as client:
+        server.settimeout(PATIENCE)
+        server.bind((host, 0))
+        client.sendto(b"to itself", server.getsockname())
+        show(server.recvfrom(2048)[0])
+
+
+def abstract(name):
+    """Connects to a unix socket that has a name outside of the file system."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect("\0" + name)
+        say("connected")
+
+
 def lookup(name):
     """The addresses that the system's resolver knows for a name."""
     try:
@@ -170,6 +187,8 @@ WHAT = {
     "half-close": half_close,
     "tls": tls,
     "udp": udp,
+    "udp-loopback": udp_loopback,
+    "abstract": abstract,
     "lookup": lookup,
     "resolve": resolve,
     "own-resolver": own_resolver,

@@ -1,0 +1,192 @@
+//! Addresses: those that nobody listed, those that are not public, and those that are the host itself.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use crate::outcome::Outcome;
+use crate::programs::{CURL, PYTHON, curl, probe};
+use crate::tests;
+use crate::world::World;
+use crate::zone::{METADATA, OWN};
+
+tests![
+    a_bare_ipv4_address_is_refused needs [CURL],
+    a_bare_ipv6_address_is_refused needs [CURL],
+    a_bare_address_over_https_gets_a_tls_alert needs [CURL],
+    a_bare_address_on_another_port_cannot_be_reached needs [PYTHON],
+    the_star_covers_no_addresses needs [CURL],
+    an_ipv4_mapped_address_is_the_ipv4_address needs [CURL],
+    a_name_with_a_private_address_is_refused needs [CURL],
+    a_private_address_is_refused needs [CURL],
+    a_rule_for_everything_opens_no_private_address needs [CURL],
+    a_rule_that_names_a_private_address_opens_it needs [CURL],
+    a_rule_that_names_a_private_address_opens_it_for_a_name needs [CURL],
+    a_private_address_among_public_ones_is_not_dialled needs [CURL],
+    the_metadata_address_is_refused needs [CURL],
+    the_loopback_of_the_host_is_refused_by_name needs [CURL],
+    the_hosts_own_address_is_refused needs [CURL],
+];
+
+/// Runs curl for the URL bare, which reaches the address, and then under netbox, where nothing arrives at it.
+fn refused(world: &World, address: IpAddr, flags: &[&str], url: &str) -> Outcome {
+    let client = curl(&["--include", "--insecure", url]);
+    let mark = world.mark();
+    world.bare().exec(&client).exits_with(0).says("hello");
+    assert!(!world.arrivals_at(mark, address).is_empty(), "the bare run reaches {address}");
+    let mark = world.mark();
+    let outcome = world.netbox(flags).exec(&client);
+    outcome.does_not_say("hello");
+    let arrived = world.arrivals_at(mark, address);
+    assert!(arrived.is_empty(), "{address} was refused, and there arrived {arrived:#?}: {outcome}");
+    outcome
+}
+
+/// The same where it is let through.
+fn reached(world: &World, address: IpAddr, flags: &[&str], url: &str) -> Outcome {
+    let mark = world.mark();
+    let outcome = world.netbox(flags).exec(&curl(&[url]));
+    outcome.exits_with(0).says("hello");
+    assert!(!world.arrivals_at(mark, address).is_empty(), "{address} is reached: {outcome}");
+    outcome
+}
+
+fn private(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, 0, number)
+}
+
+fn a_bare_ipv4_address_is_refused(world: &World) {
+    let host = world.zone().host("bare-ipv4");
+    let address = host.v4();
+    let outcome = refused(world, address.into(), &["--allow", &host.name], &format!("http://{address}/"));
+    outcome.exits_with(0).says("HTTP/1.1 403").says(&format!("{address}:80")).says("address-not-listed");
+    outcome.refused(&address.to_string(), 80, "address-not-listed");
+}
+
+fn a_bare_ipv6_address_is_refused(world: &World) {
+    let host = world.zone().host("bare-ipv6");
+    let address = host.v6();
+    let outcome = refused(world, address.into(), &["--allow", &host.name], &format!("http://[{address}]/"));
+    outcome.exits_with(0).says("HTTP/1.1 403").says(&format!("[{address}]:80"));
+    outcome.refused(&address.to_string(), 80, "address-not-listed");
+}
+
+fn a_bare_address_over_https_gets_a_tls_alert(world: &World) {
+    let host = world.zone().host("bare-https");
+    let address = host.v4();
+    let outcome = refused(world, address.into(), &["--allow", &host.name], &format!("https://{address}/"));
+    outcome.exits_with(35).complains("alert access denied");
+    outcome.refused(&address.to_string(), 443, "address-not-listed");
+}
+
+fn a_bare_address_on_another_port_cannot_be_reached(world: &World) {
+    let host = world.zone().host("bare-5432");
+    let address = host.v4().to_string();
+    let client = probe(world, &["tcp", &address, "5432", "hello"]);
+    world.bare().exec(&client).says("answer: hello");
+    let mark = world.mark();
+    let outcome = world.netbox(&["--allow", &host.port(5432)]).exec(&client);
+    outcome.does_not_say("answer").refused(&address, 5432, "address-not-listed");
+    world.assert_untouched(mark, &host);
+}
+
+fn the_star_covers_no_addresses(world: &World) {
+    let host = world.zone().host("star-address");
+    let address = host.v4();
+    let outcome = refused(world, address.into(), &["--allow", "*"], &format!("http://{address}/"));
+    outcome.refused(&address.to_string(), 80, "address-not-listed");
+    reached(world, host.v6().into(), &["--allow", "*"], &host.http("/"));
+}
+
+fn an_ipv4_mapped_address_is_the_ipv4_address(world: &World) {
+    let host = world.zone().host("mapped");
+    let address = host.v4();
+    let url = format!("http://[::ffff:{address}]/");
+    let outcome = refused(world, address.into(), &["--allow", "other.example.com"], &url);
+    outcome.refused(&address.to_string(), 80, "address-not-listed");
+    reached(world, address.into(), &["--allow", &format!("{address}:80")], &format!("http://{address}/"));
+}
+
+fn a_name_with_a_private_address_is_refused(world: &World) {
+    let address = private(10);
+    let host = world.zone().host_at("private", &[address.into()]);
+    let outcome = refused(world, address.into(), &["--allow", &host.name], &host.http("/"));
+    outcome.exits_with(0).says("HTTP/1.1 403").says("private.example.com:80").says("non-public");
+    outcome.refused(&host.name, 80, "non-public");
+}
+
+fn a_private_address_is_refused(world: &World) {
+    let address = private(11);
+    let outcome = refused(world, address.into(), &["--allow", "*"], &format!("http://{address}/"));
+    outcome.exits_with(0).says("HTTP/1.1 403");
+    outcome.refused(&address.to_string(), 80, "address-not-listed");
+}
+
+fn a_rule_for_everything_opens_no_private_address(world: &World) {
+    let address = private(12);
+    let host = world.zone().host_at("private-everything", &[address.into()]);
+    let everything = ["--allow", "0.0.0.0/0:80", "--allow", &host.name];
+    refused(world, address.into(), &everything, &format!("http://{address}/")).refused(
+        &address.to_string(),
+        80,
+        "non-public",
+    );
+    refused(world, address.into(), &everything, &host.http("/")).refused(&host.name, 80, "non-public");
+}
+
+fn a_rule_that_names_a_private_address_opens_it(world: &World) {
+    let address = private(13);
+    let url = format!("http://{address}/");
+    let outcome = reached(world, address.into(), &["--allow", &format!("{address}:80")], &url);
+    outcome.allowed(&address.to_string(), 80, "listed");
+    reached(world, address.into(), &["--allow", "10.77.0.0/24:80"], &url);
+}
+
+/// The name has to be listed too: an address rule opens no name.
+fn a_rule_that_names_a_private_address_opens_it_for_a_name(world: &World) {
+    let address = private(14);
+    let host = world.zone().host_at("private-named", &[address.into()]);
+    let rule = format!("{address}:80");
+    let outcome = refused(world, address.into(), &["--allow", &rule], &host.http("/"));
+    outcome.refused(&host.name, 80, "not-listed");
+    let outcome =
+        refused(world, address.into(), &["--allow", &format!("{address}:443"), "--allow", &host.name], &host.http("/"));
+    outcome.refused(&host.name, 80, "non-public");
+    let outcome = reached(world, address.into(), &["--allow", &rule, "--allow", &host.name], &host.http("/"));
+    outcome.allowed(&host.name, 80, "listed");
+}
+
+fn a_private_address_among_public_ones_is_not_dialled(world: &World) {
+    let public = world.zone().host("mixed-public");
+    let address = private(15);
+    let host = world.zone().host_at("mixed", &[address.into(), public.v4().into()]);
+    let mark = world.mark();
+    reached(world, public.v4().into(), &["--allow", &host.name], &host.http("/"));
+    let arrived = world.arrivals_at(mark, address.into());
+    assert!(arrived.is_empty(), "the private address was dialled: {arrived:#?}");
+}
+
+/// By name, by number, and under a rule that covers the whole link-local range.
+fn the_metadata_address_is_refused(world: &World) {
+    let host = world.zone().host_at("metadata", &[METADATA.into()]);
+    let by_name = refused(world, METADATA.into(), &["--allow", &host.name], &host.http("/latest/"));
+    by_name.exits_with(0).says("HTTP/1.1 403").refused(&host.name, 80, "non-public");
+    let by_number = format!("http://{METADATA}/latest/");
+    let outcome = refused(world, METADATA.into(), &["--allow", "*"], &by_number);
+    outcome.refused(&METADATA.to_string(), 80, "address-not-listed");
+    let outcome = refused(world, METADATA.into(), &["--allow", "169.254.0.0/16:80"], &by_number);
+    outcome.refused(&METADATA.to_string(), 80, "non-public");
+}
+
+fn the_loopback_of_the_host_is_refused_by_name(world: &World) {
+    let address = Ipv4Addr::LOCALHOST;
+    let host = world.zone().host_at("loop", &[address.into()]);
+    let outcome = refused(world, address.into(), &["--allow", &host.name], &host.http("/"));
+    outcome.exits_with(0).says("HTTP/1.1 403").refused(&host.name, 80, "non-public");
+}
+
+fn the_hosts_own_address_is_refused(world: &World) {
+    let host = world.zone().host_at("own", &[OWN.into()]);
+    let outcome = refused(world, OWN.into(), &["--allow", &host.name], &host.http("/"));
+    outcome.exits_with(0).says("HTTP/1.1 403").refused(&host.name, 80, "self");
+    let outcome = refused(world, OWN.into(), &["--allow", "203.0.113.0/24:80"], &format!("http://{OWN}/"));
+    outcome.refused(&OWN.to_string(), 80, "self");
+}

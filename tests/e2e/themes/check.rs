@@ -1,0 +1,97 @@
+//! `netbox check`: would this be allowed, and by which rule. Nothing is looked up.
+
+use serde_json::Value;
+
+use crate::outcome::Outcome;
+use crate::tests;
+use crate::world::World;
+
+tests![
+    an_allowed_target_gives_0 needs [],
+    a_refused_target_gives_1 needs [],
+    a_malformed_target_gives_2 needs [],
+    the_worst_of_several_counts needs [],
+    a_host_alone_is_judged_on_443 needs [],
+    a_url_is_judged_on_its_port needs [],
+    json_has_one_object_a_target needs [],
+    no_name_is_looked_up needs [],
+    a_bad_rule_gives_2 needs [],
+];
+
+fn check(world: &World, words: &[&str]) -> Outcome {
+    world
+        .netbox_words()
+        .exec(&[&["check", "--allow", "listed.example.com", "--deny", "denied.example.com"], words].concat())
+}
+
+fn an_allowed_target_gives_0(world: &World) {
+    check(world, &["listed.example.com:443"]).exits_with(0).says("listed.example.com");
+}
+
+fn a_refused_target_gives_1(world: &World) {
+    check(world, &["unlisted.example.com:443"]).exits_with(1).says("not-listed");
+    check(world, &["listed.example.com:22"]).exits_with(1).says("port-not-listed");
+    check(world, &["denied.example.com"]).exits_with(1).says("denied");
+    check(world, &["[2001:db8::1]:443"]).exits_with(1).says("address-not-listed");
+}
+
+fn a_malformed_target_gives_2(world: &World) {
+    for target in ["bad..example.com", "listed.example.com:0", "listed.example.com:+443", "0x7f000001", "127.1", ""] {
+        check(world, &[target]).exits_with(2);
+    }
+}
+
+fn the_worst_of_several_counts(world: &World) {
+    check(world, &["listed.example.com", "unlisted.example.com"]).exits_with(1);
+    check(world, &["unlisted.example.com", "bad..example.com", "listed.example.com"]).exits_with(2);
+}
+
+fn a_host_alone_is_judged_on_443(world: &World) {
+    let outcome = check(world, &["--json", "listed.example.com"]);
+    assert_eq!(json(&outcome)[0]["port"], 443, "{outcome}");
+}
+
+fn a_url_is_judged_on_its_port(world: &World) {
+    let outcome = check(world, &["--json", "http://listed.example.com/a?b", "https://listed.example.com:8443/"]);
+    outcome.exits_with(1);
+    let ports: Vec<_> = json(&outcome).iter().map(|object| object["port"].clone()).collect();
+    assert_eq!(ports, [80, 8443], "{outcome}");
+}
+
+fn json(outcome: &Outcome) -> Vec<Value> {
+    let parse =
+        |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in `{line}`: {outcome}"));
+    outcome.stdout().lines().map(parse).collect()
+}
+
+fn json_has_one_object_a_target(world: &World) {
+    let targets = ["listed.example.com", "unlisted.example.com", "bad..example.com"];
+    let outcome = check(world, &[&["--json"], &targets[..]].concat());
+    outcome.exits_with(2);
+    let objects = json(&outcome);
+    assert_eq!(objects.len(), 3, "{outcome}");
+    for (object, target) in objects.iter().zip(targets) {
+        assert_eq!(object["target"], target, "{outcome}");
+    }
+    assert_eq!(objects[0]["verdict"], "allow", "{outcome}");
+    assert_eq!(objects[0]["reason"], "listed", "{outcome}");
+    assert_eq!(objects[0]["host"], "listed.example.com", "{outcome}");
+    assert_eq!(objects[0]["rule"]["text"], "listed.example.com", "{outcome}");
+    assert_eq!(objects[0]["rule"]["source"], "--allow", "{outcome}");
+    assert_eq!(objects[1]["verdict"], "deny", "{outcome}");
+    assert_eq!(objects[1]["reason"], "not-listed", "{outcome}");
+    assert_eq!(objects[2]["verdict"], "error", "{outcome}");
+    assert_eq!(objects[2]["reason"], "malformed", "{outcome}");
+}
+
+fn no_name_is_looked_up(world: &World) {
+    let host = world.zone().host("check-lookup");
+    let mark = world.mark();
+    world.netbox_words().exec(&["check", "--allow", &host.name, &host.name]).exits_with(0);
+    world.assert_untouched(mark, &host);
+}
+
+fn a_bad_rule_gives_2(world: &World) {
+    let outcome = world.netbox_words().exec(&["check", "--allow", "*.com", "listed.example.com"]);
+    outcome.exits_with(2).complains("`*.com`");
+}

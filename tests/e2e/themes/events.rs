@@ -1,0 +1,143 @@
+//! The events file: which events there are, and what stands in them.
+
+use serde_json::Value;
+
+use crate::outcome::Outcome;
+use crate::programs::{CURL, PYTHON, curl, probe};
+use crate::tests;
+use crate::world::World;
+
+tests![
+    every_event_says_version_time_session_and_kind needs [CURL],
+    start_says_what_runs_and_under_which_policy needs [],
+    the_policys_digest_is_of_the_rules_and_not_of_their_order needs [],
+    a_decision_and_its_close_share_an_id needs [CURL],
+    close_counts_the_bytes_of_both_directions needs [PYTHON],
+    exit_sums_up needs [CURL],
+    an_https_decision_has_the_sni needs [CURL],
+    an_http_decision_has_method_and_url needs [CURL],
+    hostile_text_is_escaped_and_cut needs [PYTHON],
+    events_may_go_to_a_descriptor needs [PYTHON],
+];
+
+fn fetch(world: &World, label: &str) -> (String, Outcome) {
+    let host = world.zone().host(label);
+    let outcome = world.netbox(&["--allow", &host.name]).exec(&curl(&[&host.http("/page")]));
+    outcome.exits_with(0);
+    (host.name, outcome)
+}
+
+#[track_caller]
+fn is_hex(value: &Value, digits: usize) -> bool {
+    value.as_str().is_some_and(|text| {
+        text.len() == digits && text.chars().all(|digit| digit.is_ascii_digit() || ('a'..='f').contains(&digit))
+    })
+}
+
+fn every_event_says_version_time_session_and_kind(world: &World) {
+    let (_, outcome) = fetch(world, "events-all");
+    let kinds: Vec<_> = outcome.events.iter().filter_map(|event| event["event"].as_str()).collect();
+    assert_eq!(kinds, ["start", "decision", "close", "exit"], "{outcome}");
+    let session = &outcome.events[0]["session"];
+    assert!(is_hex(session, 32), "128 bits: {outcome}");
+    for event in &outcome.events {
+        assert_eq!(event["v"], 1, "{outcome}");
+        assert_eq!(&event["session"], session, "{outcome}");
+        // RFC 3339 in UTC with microseconds: 2026-01-02T03:04:05.678901Z.
+        let ts = event["ts"].as_str().unwrap_or_default();
+        let shape: String = ts.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        assert_eq!(shape, "0000-00-00T00:00:00.000000Z", "{outcome}");
+    }
+}
+
+fn start_says_what_runs_and_under_which_policy(world: &World) {
+    let outcome = world.netbox(&["--allow", "other.example.com"]).exec(&["true"]);
+    let start = outcome.event("start");
+    assert_eq!(start["argv0"], "true", "{outcome}");
+    assert_eq!(start["mode"], "allowlist", "{outcome}");
+    assert!(is_hex(&start["policy"], 64), "SHA-256: {outcome}");
+    assert!(start["pid"].as_u64().is_some_and(|pid| pid > 1), "{outcome}");
+    let walls = start["walls"].as_array().is_some_and(|walls| !walls.is_empty());
+    assert!(walls, "which mechanisms are in force: {outcome}");
+}
+
+fn the_policys_digest_is_of_the_rules_and_not_of_their_order(world: &World) {
+    let digest = |flags: &[&str]| world.netbox(flags).exec(&["true"]).event("start")["policy"].clone();
+    let one = digest(&["--allow", "a.example.com", "--allow", "b.example.com"]);
+    assert_eq!(one, digest(&["--allow", "b.example.com,a.example.com"]));
+    assert_ne!(one, digest(&["--allow", "a.example.com"]));
+    assert_ne!(one, digest(&["--allow", "a.example.com", "--deny", "b.example.com"]));
+}
+
+fn a_decision_and_its_close_share_an_id(world: &World) {
+    let (name, outcome) = fetch(world, "events-id");
+    let decision = outcome.allowed(&name, 80, "listed");
+    let close = outcome.event("close");
+    assert!(decision["id"].is_u64() || decision["id"].is_string(), "{outcome}");
+    assert_eq!(decision["id"], close["id"], "{outcome}");
+    assert_eq!(close["end"], "done", "{outcome}");
+    assert!(close["duration_ms"].is_number(), "{outcome}");
+    assert!(
+        close["addr"].as_str().is_some_and(|address| address.contains("198.51.100.") || address.contains("2001:db8:")),
+        "the address that was dialled: {outcome}"
+    );
+}
+
+fn close_counts_the_bytes_of_both_directions(world: &World) {
+    let host = world.zone().host("events-bytes");
+    let client = probe(world, &["half-close", &host.name, "9001", "12345"]);
+    let outcome = world.netbox(&["--allow", &host.port(9001)]).exec(&client);
+    let close = outcome.event("close");
+    assert_eq!(close["sent"], 12345, "{outcome}");
+    assert_eq!(close["received"], "12345 bytes before the end\n".len(), "{outcome}");
+}
+
+fn exit_sums_up(world: &World) {
+    let host = world.zone().host("events-exit");
+    let client =
+        curl(&["http://events-exit.example.com/", "http://unlisted.example.com/", "http://unlisted.example.com/"]);
+    let outcome = world.netbox(&["--allow", &host.name]).exec(&client);
+    let exit = outcome.event("exit");
+    assert_eq!((&exit["allowed"], &exit["denied"]), (&1.into(), &2.into()), "{outcome}");
+    assert_eq!((&exit["code"], &exit["events_dropped"]), (&0.into(), &0.into()), "{outcome}");
+}
+
+fn an_https_decision_has_the_sni(world: &World) {
+    let host = world.zone().host("events-sni");
+    let outcome = world.netbox(&["--allow", &host.name]).exec(&curl(&[&host.https("/")]));
+    let decision = outcome.allowed(&host.name, 443, "listed");
+    assert_eq!(decision["sni"], host.name.as_str(), "{outcome}");
+    assert_eq!(decision["rule"]["text"], host.name.as_str(), "{outcome}");
+    assert_eq!(decision["rule"]["source"], "--allow", "{outcome}");
+}
+
+fn an_http_decision_has_method_and_url(world: &World) {
+    let (name, outcome) = fetch(world, "events-url");
+    let decision = outcome.allowed(&name, 80, "listed");
+    assert_eq!(decision["method"], "GET", "{outcome}");
+    assert_eq!(decision["url"], "http://events-url.example.com/page", "{outcome}");
+}
+
+/// A path of 5,000 bytes with a terminal's escape sequence in it, refused: a line is at most 4 KiB.
+fn hostile_text_is_escaped_and_cut(world: &World) {
+    let path = r"\x1b[31m".to_owned() + &"x".repeat(5000);
+    let request = format!(r"GET /{path} HTTP/1.1\r\nHost: hostile.example.com\r\n\r");
+    let host = world.zone().host("hostile");
+    let outcome = world.netbox(&["--allow", &host.name]).exec(&probe(world, &["tcp", &host.name, "80", &request]));
+    outcome.event("exit");
+    for event in &outcome.events {
+        let line = event.to_string();
+        assert!(line.len() <= 4096 && !line.contains('\x1b'), "{outcome}");
+    }
+}
+
+fn events_may_go_to_a_descriptor(world: &World) {
+    let file = world.fresh_path("events");
+    std::fs::write(&file, "").expect("own folder");
+    let writable = std::fs::File::options().append(true).open(&file).expect("own file");
+    let words = ["run", "--allow", "other.example.com", "--events", "fd:7", "--", "sh", "-c", "echo lie >&7; exit 0"];
+    let outcome = world.netbox_words().descriptor(writable, 7).exec(&words);
+    outcome.complains("7");
+    let events = crate::outcome::read_events(&file);
+    assert_eq!(events.len(), 2, "start and exit, and nothing that the command wrote: {events:?}");
+}

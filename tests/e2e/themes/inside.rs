@@ -1,0 +1,115 @@
+//! What the command finds inside: a loopback that works, no privileges, and nothing of the host.
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+
+use crate::programs::{CURL, PYTHON, curl, own, probe};
+use crate::tests;
+use crate::world::World;
+
+tests![
+    loopback_works_between_programs_inside needs [CURL, PYTHON],
+    loopback_works_over_ipv6 needs [CURL, PYTHON],
+    a_server_inside_may_use_port_80 needs [CURL, PYTHON],
+    udp_works_over_loopback needs [PYTHON],
+    the_hosts_loopback_is_another needs [CURL],
+    the_hosts_abstract_sockets_are_not_there needs [PYTHON],
+    the_command_has_no_capability_outside_its_own_namespace needs [],
+    the_command_gains_nothing_by_setuid needs [],
+    the_hosts_processes_cannot_be_seen needs [],
+    the_command_has_the_users_own_number needs [],
+    the_working_folder_is_kept needs [],
+    the_environment_is_passed_on needs [],
+];
+
+const FLAGS: [&str; 2] = ["--allow", "other.example.com"];
+
+/// A server and a client in one sandbox.
+fn serves_inside(world: &World, address: &str, port: &str, url: &str) {
+    let client = curl(&[url]);
+    let words = own(world, "python3", "serve.py", &[&[address, port], &client[..]].concat());
+    let outcome = world.netbox(&FLAGS).exec(&words);
+    assert_eq!(outcome.exits_with(0).stdout(), "served inside\n", "{outcome}");
+    assert!(outcome.events_of("decision").is_empty(), "netbox has no say in it: {outcome}");
+}
+
+fn loopback_works_between_programs_inside(world: &World) {
+    serves_inside(world, "127.0.0.1", "8765", "http://127.0.0.1:8765/");
+    serves_inside(world, "127.0.0.1", "8765", "http://localhost:8765/");
+}
+
+fn loopback_works_over_ipv6(world: &World) {
+    serves_inside(world, "::1", "8765", "http://[::1]:8765/");
+}
+
+fn a_server_inside_may_use_port_80(world: &World) {
+    serves_inside(world, "127.0.0.1", "80", "http://127.0.0.1/");
+}
+
+fn udp_works_over_loopback(world: &World) {
+    for address in ["127.0.0.1", "::1"] {
+        world.netbox(&FLAGS).exec(&probe(world, &["udp-loopback", address])).says("answer: to itself");
+    }
+}
+
+fn the_hosts_loopback_is_another(world: &World) {
+    let client = curl(&["http://127.0.0.1:8080/"]);
+    world.bare().exec(&client).exits_with(0).says("hello 127.0.0.1:8080");
+    let outcome = world.netbox(&FLAGS).exec(&client);
+    // curl's code for a connection that is refused: nobody listens in here.
+    outcome.exits_with(7).does_not_say("hello");
+}
+
+fn the_hosts_abstract_sockets_are_not_there(world: &World) {
+    let name = format!("netbox-e2e-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).expect("a valid name");
+    let listener = UnixListener::bind_addr(&address).expect("a free name");
+    let client = probe(world, &["abstract", &name]);
+    world.bare().exec(&client).says("connected");
+    world.netbox(&FLAGS).exec(&client).does_not_say("connected").says("failed: ");
+    drop(listener);
+}
+
+/// As real root some are kept, in a namespace that owns nothing.
+fn the_command_has_no_capability_outside_its_own_namespace(world: &World) {
+    let outcome = world.netbox(&FLAGS).exec(&["grep", "CapEff", "/proc/self/status"]);
+    assert!(world.identity.real_root || outcome.stdout().ends_with("\t0000000000000000\n"), "{outcome}");
+    for command in [["ip", "link", "set", "lo", "down"], ["mount", "-t", "tmpfs", "none", "/tmp"]] {
+        let outcome = world.netbox(&FLAGS).exec(&command);
+        assert!(outcome.code.is_some_and(|code| code != 0 && code < 125), "{outcome}");
+    }
+}
+
+fn the_command_gains_nothing_by_setuid(world: &World) {
+    let client = ["grep", "NoNewPrivs", "/proc/self/status"];
+    world.bare().exec(&client).says("NoNewPrivs:\t0");
+    world.netbox(&FLAGS).exec(&client).says("NoNewPrivs:\t1");
+}
+
+fn the_hosts_processes_cannot_be_seen(world: &World) {
+    let own = std::process::id().to_string();
+    for client in [["kill", "-0", &own], ["ls", "-d", &format!("/proc/{own}")]] {
+        world.bare().exec(&client).exits_with(0);
+        world.netbox(&FLAGS).exec(&client).does_not_say("/proc");
+    }
+    let listed = world.netbox(&FLAGS).exec(&["ls", "/proc"]).stdout();
+    let processes = listed.lines().filter(|name| name.parse::<u32>().is_ok()).count();
+    assert_eq!(processes, 2, "the sandbox's first process and `ls`: {listed}");
+}
+
+fn the_command_has_the_users_own_number(world: &World) {
+    let client = ["id", "-u"];
+    let number = format!("{}\n", world.identity.uid);
+    assert_eq!(world.bare().exec(&client).stdout(), number);
+    assert_eq!(world.netbox(&FLAGS).exec(&client).stdout(), number);
+}
+
+fn the_working_folder_is_kept(world: &World) {
+    let folder = world.path("files");
+    let outcome = world.netbox(&FLAGS).folder(&folder).exec(&["pwd"]);
+    assert_eq!(outcome.stdout(), format!("{}\n", folder.display()), "{outcome}");
+}
+
+fn the_environment_is_passed_on(world: &World) {
+    world.netbox(&FLAGS).env("MINE", "and only mine").exec(&["env"]).says("MINE=and only mine\n");
+}
