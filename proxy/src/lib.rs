@@ -14,7 +14,30 @@
 //! 4. `tunnel` moves the rest, half-close kept. `refuse` is the one place where a refusal becomes bytes.
 //! 5. `record` writes one decision for each connection (each request on HTTP), whatever happens to it.
 
+#![forbid(unsafe_code)]
+
+mod agreement;
+mod capture;
+mod captured_http;
+mod client_hello;
+pub mod dial;
 pub mod dns;
 pub mod events;
 pub mod facts;
+mod first_bytes;
+mod gate;
+mod http;
+mod opening;
+mod original_destination;
+mod pipeline;
+mod record;
+mod refuse;
 pub mod resolve;
+mod serve;
+pub mod session;
+mod socket;
+mod tunnel;
+
+pub use refuse::sentence;
+pub use serve::{Listeners, serve, serve_until};
+pub use session::{Limits, Session};

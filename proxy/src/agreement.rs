@@ -1,0 +1,92 @@
+//! Whether what a program says agrees with where it connects to.
+//!
+//! A listed name is a promise about whom the bytes are for. TLS and HTTP name a host of their own, and a server that
+//! stands for many hosts goes by that one: it must be the one that was judged. Where the target is an address there is
+//! no such promise, and a name in the bytes can only be denied, never allowed by.
+//!
+//! In the modes `audit` and `open` a difference passes, unless a deny rule covers the other name.
+
+use netbox_config::{Host, HostName, Mode, Permit, Policy, Port, Reason, Refusal};
+
+use crate::first_bytes::FirstBytes;
+use crate::http::request::Authority;
+
+/// What becomes of a connection after its first bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Agreement {
+    /// They may go on, and all that follows. With the reason for which they would be refused, where only the mode lets
+    /// them pass.
+    Tunnel(Option<Reason>),
+    /// Each request must be judged. With the same.
+    Requests(Option<Reason>),
+    /// They may not.
+    Refuse(Refusal),
+}
+
+/// Judges first bytes that were recognised.
+pub(crate) fn agree(policy: &Policy, permit: &Permit, first: &FirstBytes) -> Agreement {
+    let port = permit.target().port();
+    let result = match first {
+        FirstBytes::Malformed | FirstBytes::Undecided(_) => Err(Refusal::new(Reason::Malformed)),
+        FirstBytes::Tls(sni) => match name_in_tls(policy, permit, sni.as_ref()) {
+            Ok(None) if port == Port::HTTP => differs(policy, Reason::NotHttp),
+            judged => judged,
+        },
+        FirstBytes::Http if port == Port::HTTPS => differs(policy, Reason::NotTls),
+        FirstBytes::Http => Ok(None),
+        FirstBytes::Http2 => differs(policy, Reason::Unsupported),
+        FirstBytes::Other if port == Port::HTTPS => differs(policy, Reason::NotTls),
+        FirstBytes::Other if port == Port::HTTP => differs(policy, Reason::NotHttp),
+        FirstBytes::Other => Ok(None),
+    };
+    match result {
+        Err(refusal) => Agreement::Refuse(refusal),
+        Ok(would) if *first == FirstBytes::Http => Agreement::Requests(would),
+        Ok(would) => Agreement::Tunnel(would),
+    }
+}
+
+fn name_in_tls(policy: &Policy, permit: &Permit, sni: Option<&HostName>) -> Result<Option<Reason>, Refusal> {
+    let target = permit.target();
+    match (target.host(), sni) {
+        (Host::Name(judged), Some(sni)) if judged == sni => Ok(None),
+        (Host::Name(_), None) if target.port() == Port::HTTPS => differs(policy, Reason::SniMissing),
+        (_, None) => Ok(None),
+        (Host::Name(_), Some(sni)) => other_name(policy, sni, target.port(), Reason::SniMismatch),
+        (Host::Address(_), Some(sni)) => not_denied(policy, sni, target.port()).map(|()| None),
+    }
+}
+
+/// Judges an authority of a request: `Host`, or that of the absolute form.
+pub(crate) fn authority(policy: &Policy, permit: &Permit, authority: &Authority) -> Result<Option<Reason>, Refusal> {
+    let target = permit.target();
+    let same_port = authority.port.is_none_or(|port| port == target.port());
+    match (target.host(), &authority.host) {
+        (Host::Name(judged), Host::Name(name)) if judged == name && same_port => Ok(None),
+        (Host::Name(_), Host::Name(name)) => other_name(policy, name, target.port(), Reason::HostMismatch),
+        (Host::Name(_), Host::Address(_)) => differs(policy, Reason::HostMismatch),
+        (Host::Address(_), Host::Name(name)) => not_denied(policy, name, target.port()).map(|()| None),
+        (Host::Address(_), Host::Address(_)) => Ok(None),
+    }
+}
+
+/// Another name than the judged one.
+fn other_name(policy: &Policy, name: &HostName, port: Port, reason: Reason) -> Result<Option<Reason>, Refusal> {
+    let difference = differs(policy, reason)?;
+    not_denied(policy, name, port).map(|()| difference)
+}
+
+/// A difference: refused, or noted where the mode lets it pass.
+fn differs(policy: &Policy, reason: Reason) -> Result<Option<Reason>, Refusal> {
+    match policy.mode() {
+        Mode::Audit | Mode::Open => Ok(Some(reason)),
+        _ => Err(Refusal::new(reason)),
+    }
+}
+
+fn not_denied(policy: &Policy, name: &HostName, port: Port) -> Result<(), Refusal> {
+    match policy.denies_name(name, port) {
+        Some(rule) => Err(Refusal::new(Reason::Denied).with_rule(rule)),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,110 @@
+//! HTTP on a captured connection: every request must be for the target that was judged.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use netbox_config::{Permit, Reason, Refusal, Target};
+
+use crate::agreement;
+use crate::http::answer::Answer;
+use crate::http::exchange::Door;
+use crate::http::head::HeadError;
+use crate::http::request::{Form, RequestHead};
+use crate::pipeline::{self, OpenError};
+use crate::record::Record;
+use crate::refuse::Telling;
+use crate::session::Session;
+use crate::socket::Connection;
+
+/// Judges the requests of one captured connection.
+pub(crate) struct CapturedHttp {
+    session: Arc<Session>,
+    permit: Permit,
+    /// What the first bytes would have been refused for, in audit mode.
+    would: Option<Reason>,
+    /// The connection's record, which becomes that of its first request.
+    record: Option<Record>,
+    /// Where the upstream connection leads.
+    address: Option<SocketAddr>,
+}
+
+impl CapturedHttp {
+    pub(crate) fn new(
+        session: Arc<Session>,
+        permit: Permit,
+        would: Option<Reason>,
+        record: Record,
+        address: Option<SocketAddr>,
+    ) -> Self {
+        Self { session, permit, would, record: Some(record), address }
+    }
+
+    fn target(&self) -> &Target {
+        self.permit.target()
+    }
+
+    fn record(&mut self) -> Record {
+        let next = || Record::permitted(&self.session.events, &self.permit, Instant::now());
+        self.record.take().unwrap_or_else(next)
+    }
+
+    fn judge(&self, request: &RequestHead) -> Result<Option<Reason>, Refusal> {
+        let policy = self.session.policy();
+        let absolute = match &request.form {
+            Form::Authority(_) => return Err(Refusal::new(Reason::Unsupported)),
+            Form::Absolute(authority, _) => Some(authority),
+            Form::Origin(_) | Form::Asterisk => None,
+        };
+        let mut would = self.would;
+        for authority in absolute.into_iter().chain(&request.host) {
+            would = would.or(agreement::authority(policy, &self.permit, authority)?);
+        }
+        Ok(would)
+    }
+}
+
+impl Door for CapturedHttp {
+    async fn admit(&mut self, request: &RequestHead, upstream: &mut Option<Connection>) -> Result<Record, Telling> {
+        let mut record = self.record();
+        record.saw_request(&request.method, request.path());
+        let refused = |mut record: Record, refusal: Refusal, target: &Target| {
+            record.refuse(&refusal);
+            Telling::Http(Answer::refused(target, &refusal), Some(request.method.clone()))
+        };
+        match self.judge(request) {
+            Err(refusal) => return Err(refused(record, refusal, self.target())),
+            Ok(would) => would.into_iter().for_each(|would| record.would_be(would)),
+        }
+        let address = match self.address {
+            Some(address) => address,
+            None => match pipeline::open(&self.session, &self.permit).await {
+                Ok(dialed) => {
+                    *upstream = Some(Connection::new(dialed.stream));
+                    *self.address.insert(dialed.address)
+                }
+                Err(OpenError::Refused(refusal)) => return Err(refused(record, refusal, self.target())),
+                Err(OpenError::Failed(reason)) => {
+                    record.fail(reason);
+                    return Err(self.failed());
+                }
+            },
+        };
+        record.allow(address);
+        Ok(record)
+    }
+
+    fn unreadable(&mut self, error: &HeadError) -> Telling {
+        let reason = match error {
+            HeadError::Malformed(_) | HeadError::TooLarge => Reason::Malformed,
+            HeadError::Unsupported(_) => Reason::Unsupported,
+        };
+        self.record().refuse(&Refusal::new(reason));
+        Telling::Http(Answer::unreadable(error), None)
+    }
+
+    /// As if the far side had been reached directly.
+    fn failed(&self) -> Telling {
+        Telling::Reset
+    }
+}

@@ -1,0 +1,95 @@
+//! Holds what the client sends, while the server's bytes flow already, until it is known what it is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::BytesMut;
+use netbox_config::{Permit, Reason, Refusal};
+use tokio::net::TcpStream;
+
+use crate::agreement::{Agreement, agree};
+use crate::first_bytes::Line;
+use crate::opening::{First, Opening, Patience};
+use crate::session::Session;
+use crate::socket;
+use crate::tunnel::{Gate, PumpError, Stopped};
+
+/// Lets the client's bytes pass once they agree with the target.
+pub(crate) struct FirstBytesGate {
+    session: Arc<Session>,
+    permit: Permit,
+    opening: Opening,
+    patience: Patience,
+    released: bool,
+}
+
+impl FirstBytesGate {
+    /// `released`: what has come so far was waited for long enough, and may go if what follows is watched.
+    pub(crate) fn new(
+        session: Arc<Session>,
+        permit: Permit,
+        opening: Opening,
+        patience: Patience,
+        released: bool,
+    ) -> Self {
+        Self { session, permit, opening, patience, released }
+    }
+}
+
+impl Gate for FirstBytesGate {
+    async fn pass(
+        mut self,
+        from: &TcpStream,
+        held: &mut BytesMut,
+        to: &TcpStream,
+        moved: &AtomicU64,
+    ) -> Result<(), Stopped> {
+        let refuse = |reason| Err(Stopped::Refused(Refusal::new(reason)));
+        let first = match self.released {
+            true => First::Word,
+            false => self.opening.wait(from, held, &self.patience).await,
+        };
+        match first {
+            First::Word => self.watch(from, held, to, moved).await,
+            First::Ended => Ok(()),
+            First::Gone => Err(PumpError::Read.into()),
+            First::Partial | First::Silent => refuse(Reason::Malformed),
+            First::Known(first) => match agree(self.session.policy(), &self.permit, &first) {
+                Agreement::Tunnel(_) => Ok(()),
+                // The exchange of requests begins with the client.
+                Agreement::Requests(_) => refuse(Reason::Unsupported),
+                Agreement::Refuse(refusal) => Err(Stopped::Refused(refusal)),
+            },
+        }
+    }
+}
+
+impl FirstBytesGate {
+    /// Passes on the beginning of a line, and what follows up to the line's end. No server acts on half a request line:
+    /// if it becomes one, its end is never sent.
+    async fn watch(
+        self,
+        from: &TcpStream,
+        held: &mut BytesMut,
+        to: &TcpStream,
+        moved: &AtomicU64,
+    ) -> Result<(), Stopped> {
+        let mut watch = self.opening.into_watch();
+        loop {
+            socket::write_all(to, held).await.map_err(|_| PumpError::Write)?;
+            moved.fetch_add(held.len() as u64, Ordering::Relaxed);
+            held.clear();
+            match socket::read(from, held).await {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(_) => return Err(PumpError::Read.into()),
+            }
+            match watch.feed(held) {
+                None => {}
+                Some(Line::Other) => return Ok(()),
+                // Requests that come in pieces cannot be judged before they are passed on.
+                Some(Line::Http | Line::Http2) => return Err(Stopped::Refused(Refusal::new(Reason::Unsupported))),
+            }
+        }
+    }
+}

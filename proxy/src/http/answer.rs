@@ -1,0 +1,98 @@
+//! The responses that netbox gives itself. Every one of them closes the connection.
+
+use std::fmt::Write as _;
+
+use netbox_config::{Refusal, Target};
+
+use super::head::HeadError;
+use crate::refuse::sentence;
+
+/// A response of our own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    status: &'static str,
+    /// The error type of `Proxy-Status` (RFC 9209 §2.3).
+    error: &'static str,
+    text: String,
+}
+
+impl Answer {
+    /// What the policy refuses: 403.
+    pub(crate) fn refused(target: &Target, refusal: &Refusal) -> Self {
+        let mut text = format!("netbox: {}\n", sentence(&target.to_string(), refusal.reason()));
+        // Writing to a string does not fail, here and below.
+        if let Some(rule) = refusal.rule() {
+            let _ = writeln!(text, "rule: {} ({})", rule.text, rule.source);
+        }
+        if let Some(hint) = refusal.hint(target) {
+            let _ = writeln!(text, "hint: `--allow {hint}` would allow it");
+        }
+        Self { status: "403 Forbidden", error: "http_request_denied", text }
+    }
+
+    /// What cannot be parsed, or not in one way only: 400, 431 or 501.
+    pub(crate) fn unreadable(error: &HeadError) -> Self {
+        let status = match error {
+            HeadError::Malformed(_) => "400 Bad Request",
+            HeadError::TooLarge => "431 Request Header Fields Too Large",
+            HeadError::Unsupported(_) => "501 Not Implemented",
+        };
+        Self { status, error: "http_request_error", text: format!("netbox: the request is refused: {error}\n") }
+    }
+
+    /// The response; without the body, where it answers HEAD.
+    pub(crate) fn bytes(&self, method: Option<&str>) -> Vec<u8> {
+        let mut out = format!(
+            "HTTP/1.1 {}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
+             Proxy-Status: netbox; error={}\r\nConnection: close\r\n\r\n",
+            self.status,
+            self.text.len(),
+            self.error,
+        );
+        if method != Some("HEAD") {
+            out.push_str(&self.text);
+        }
+        out.into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use netbox_config::{Reason, RuleRef, Via};
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_why_and_what_would_help() {
+        let target = Target::parse_authority(b"example.com:8080", Via::Capture).unwrap();
+        let bytes = Answer::refused(&target, &Refusal::new(Reason::PortNotListed)).bytes(Some("GET"));
+        let text = "netbox: `example.com:8080` is refused: the host is allowed on other ports only (port-not-listed)\n\
+                    hint: `--allow example.com:8080` would allow it\n";
+        let expected = format!(
+            "HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
+             Cache-Control: no-store\r\nProxy-Status: netbox; error=http_request_denied\r\nConnection: close\r\n\r\n{text}",
+            text.len()
+        );
+        assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_denied_host_is_told_the_rule_and_no_way_out() {
+        let target = Target::parse_authority(b"example.com:80", Via::Capture).unwrap();
+        let rule = RuleRef { text: "*.com".into(), source: "--deny".into() };
+        let answer = Answer::refused(&target, &Refusal::new(Reason::Denied).with_rule(rule));
+        assert_eq!(
+            answer.text,
+            "netbox: `example.com:80` is refused: a deny rule covers it (denied)\nrule: *.com (--deny)\n"
+        );
+    }
+
+    #[test]
+    fn an_answer_to_head_has_no_body() {
+        let answer = Answer::unreadable(&HeadError::TooLarge);
+        let (head, get) = (answer.bytes(Some("HEAD")), answer.bytes(None));
+        assert!(head.ends_with(b"\r\n\r\n"));
+        assert!(head.starts_with(b"HTTP/1.1 431 "));
+        assert_eq!(get[head.len()..], *answer.text.as_bytes());
+    }
+}

@@ -1,0 +1,365 @@
+//! Requests and responses of one client connection, relayed one after the other.
+//!
+//! # Theory of operation
+//!
+//! 1. The head of a request is read and parsed. Nothing of it has gone anywhere yet, and what the client pipelines
+//!    behind it stays in our buffer until the exchange before it has ended.
+//! 2. The [`Door`] judges it and says which upstream connection it travels on. A refusal is answered, and the connection
+//!    ends.
+//! 3. The request is written from what was parsed, its body as it arrives; at the same time the responses are read,
+//!    parsed and passed on, so that a server may answer before the body has ended, and streams are never held back.
+//! 4. Only where both are whole and both sides want to go on does the next request follow. A server that has answered a
+//!    request whose body is unfinished might take the rest for a request that nobody judged.
+//! 5. A 101 that was asked for turns the connection into a tunnel. Any other 101 ends it.
+//!
+//! The upstream connection belongs to this client connection alone; it is never pooled.
+
+use std::future::{Future, pending};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use netbox_config::{Reason, Refusal};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::answer::Answer;
+use super::body::BodyError;
+use super::head::{HeadError, HeadScan, Lines, MAX_HEAD};
+use super::relay::{self, RelayError, Sink, Source};
+use super::request::RequestHead;
+use super::response::ResponseHead;
+use crate::events::End;
+use crate::record::Record;
+use crate::refuse::{Telling, refuse};
+use crate::socket::{self, Connection};
+use crate::tunnel::{Open, tunnel};
+
+/// How many interim responses may precede a final one.
+const MAX_INTERIM: usize = 32;
+
+/// Judges requests: what differs between the ways on which HTTP comes in.
+pub(crate) trait Door: Send {
+    /// Judges one request, before a byte of it goes anywhere. On `Ok` the connection that it travels on is in
+    /// `upstream`, which holds that of the last request; the record has been told.
+    fn admit(
+        &mut self,
+        request: &RequestHead,
+        upstream: &mut Option<Connection>,
+    ) -> impl Future<Output = Result<Record, Telling>> + Send;
+
+    /// Records a request that cannot be parsed, and says how that is told.
+    fn unreadable(&mut self, error: &HeadError) -> Telling;
+
+    /// How it is told that an admitted request failed upstream before anything of a response was passed on.
+    fn failed(&self) -> Telling;
+}
+
+/// Relays until one of the sides ends it. `upstream` is a connection that was made already.
+pub(crate) async fn exchange(
+    mut client: Connection,
+    mut upstream: Option<Connection>,
+    mut door: impl Door,
+    head_deadline: Duration,
+) {
+    loop {
+        let head = match next_head(&mut client, upstream.as_mut(), head_deadline).await {
+            Next::Head(head) => RequestHead::parse(&head),
+            Next::Unreadable(error) => Err(error),
+            Next::Ended => {
+                drop(upstream);
+                return socket::finish(client.stream).await;
+            }
+            Next::Reset => return reset(client, upstream),
+        };
+        let request = match head {
+            Ok(request) => request,
+            Err(error) => {
+                let telling = door.unreadable(&error);
+                drop(upstream);
+                return refuse(client, telling).await;
+            }
+        };
+        let mut record = match door.admit(&request, &mut upstream).await {
+            Ok(record) => record,
+            Err(telling) => {
+                drop(upstream);
+                return refuse(client, telling).await;
+            }
+        };
+        let Some(server) = &mut upstream else {
+            return refuse(client, door.failed()).await;
+        };
+        match relay_one(&mut client, server, &request, &mut record).await {
+            Ended::Whole => record.end(End::Done),
+            Ended::Last(end) => {
+                record.end(end);
+                drop((record, upstream));
+                return socket::finish(client.stream).await;
+            }
+            Ended::Unanswered => {
+                record.end(End::Upstream);
+                drop((record, upstream));
+                return refuse(client, door.failed()).await;
+            }
+            Ended::UnreadableBody { error, begun } => {
+                record.refuse(&Refusal::new(Reason::Malformed));
+                drop(record);
+                // What the server has of it must not look like a whole request.
+                upstream.into_iter().for_each(|upstream| socket::reset(upstream.stream));
+                let answer = Answer::unreadable(&HeadError::Malformed(error.0));
+                let telling = if begun { Telling::Reset } else { Telling::Http(answer, Some(request.method)) };
+                return refuse(client, telling).await;
+            }
+            Ended::Broken(end) => {
+                record.end(end);
+                drop(record);
+                return reset(client, upstream);
+            }
+            Ended::Switched => {
+                if let Some(upstream) = upstream {
+                    let end = tunnel(client, upstream, Open, &record.counts).await;
+                    record.tunnel_ended(end);
+                }
+                return;
+            }
+        }
+        drop(record);
+        // What an idle connection holds is given back.
+        if client.buffer.is_empty() {
+            client.buffer = BytesMut::new();
+        }
+    }
+}
+
+fn reset(client: Connection, upstream: Option<Connection>) {
+    socket::reset(client.stream);
+    upstream.into_iter().for_each(|upstream| socket::reset(upstream.stream));
+}
+
+/// What the client did next.
+enum Next {
+    Head(Bytes),
+    Unreadable(HeadError),
+    /// The client, or the server meanwhile, ended the connection.
+    Ended,
+    /// One of them reset it.
+    Reset,
+}
+
+/// Reads the next head. Before its first byte there is no deadline, but the end of the upstream connection.
+async fn next_head(client: &mut Connection, upstream: Option<&mut Connection>, deadline: Duration) -> Next {
+    let mut scan = HeadScan::new(Lines::Strict);
+    let first = async {
+        loop {
+            match scan.take(&mut client.buffer) {
+                Err(error) => return Some(Next::Unreadable(error)),
+                Ok(Some(head)) => return Some(Next::Head(head)),
+                Ok(None) if !client.buffer.is_empty() => return None,
+                Ok(None) => {}
+            }
+            match client.fill().await {
+                Ok(0) => return Some(Next::Ended),
+                Ok(_) => {}
+                Err(_) => return Some(Next::Reset),
+            }
+        }
+    };
+    let first = tokio::select! {
+        biased;
+        first = first => first,
+        next = idle_end(upstream) => return next,
+    };
+    if let Some(next) = first {
+        return next;
+    }
+    let rest = async {
+        loop {
+            match client.fill().await {
+                Ok(0) => return Next::Unreadable(HeadError::Malformed("the head ends early")),
+                Err(_) => return Next::Reset,
+                Ok(_) => {}
+            }
+            match scan.take(&mut client.buffer) {
+                Err(error) => return Next::Unreadable(error),
+                Ok(Some(head)) => return Next::Head(head),
+                Ok(None) => {}
+            }
+        }
+    };
+    let late = Next::Unreadable(HeadError::Malformed("the head did not arrive in time"));
+    timeout(deadline, rest).await.unwrap_or(late)
+}
+
+/// Waits until the server ends an idle connection, or sends what nobody asked for, which ends it too.
+async fn idle_end(upstream: Option<&mut Connection>) -> Next {
+    let Some(upstream) = upstream else { return pending().await };
+    match upstream.fill().await {
+        Ok(_) => Next::Ended,
+        Err(_) => Next::Reset,
+    }
+}
+
+/// How one exchange ended.
+enum Ended {
+    /// Both messages are whole, and the connection goes on.
+    Whole,
+    /// All that there is has been passed on, and the connection ends.
+    Last(End),
+    /// The server failed before anything was passed on.
+    Unanswered,
+    /// The request's body is malformed. `begun`: some of a response was passed on before.
+    UnreadableBody { error: BodyError, begun: bool },
+    /// It cannot be ended in order.
+    Broken(End),
+    /// The protocol changes.
+    Switched,
+}
+
+/// How the side of the responses ended.
+enum Answered {
+    /// A final response has been passed on; whether both sides want to go on.
+    Final { persists: bool },
+    /// A 101 that was asked for.
+    Switched,
+}
+
+/// Why it did not.
+enum Unanswered {
+    /// The server ended the connection early, or what it sent is malformed.
+    Server,
+    /// The server reset the connection.
+    ServerReset,
+    /// The client takes no more.
+    Client,
+}
+
+/// Relays one request and its responses.
+async fn relay_one(
+    client: &mut Connection,
+    upstream: &mut Connection,
+    request: &RequestHead,
+    record: &mut Record,
+) -> Ended {
+    if !upstream.buffer.is_empty() {
+        return Ended::Broken(End::Upstream);
+    }
+    let (whole, begun) = (AtomicBool::new(false), AtomicBool::new(false));
+    let counts = &record.counts;
+    let outcome = {
+        let to_server = Sink { stream: &upstream.stream, moved: &counts.sent };
+        let to_client = Sink { stream: &client.stream, moved: &counts.received };
+        let from_client = Source { stream: &client.stream, buffer: &mut client.buffer };
+        let from_server = Source { stream: &upstream.stream, buffer: &mut upstream.buffer };
+        let mut ask = pin!(send_request(request, from_client, &to_server, &whole));
+        let mut answer = pin!(pass_responses(request, from_server, &to_client, &begun));
+        tokio::select! {
+            biased;
+            answered = &mut answer => answered,
+            failed = &mut ask => match failed {
+                RelayError::Read => return Ended::Broken(End::Reset),
+                RelayError::Malformed(error) => return Ended::UnreadableBody { error, begun: begun.load(Ordering::Relaxed) },
+                // The server takes no more: it may have answered all the same.
+                RelayError::Write => answer.await,
+                RelayError::Truncated => {
+                    socket::half_close(&upstream.stream);
+                    answer.await
+                }
+            },
+        }
+    };
+    match outcome {
+        Ok(Answered::Switched) if whole.load(Ordering::Relaxed) => Ended::Switched,
+        Ok(Answered::Switched) => Ended::Broken(End::Upstream),
+        Ok(Answered::Final { persists }) => {
+            if persists && whole.load(Ordering::Relaxed) && upstream.buffer.is_empty() {
+                Ended::Whole
+            } else {
+                Ended::Last(End::Done)
+            }
+        }
+        Err(Unanswered::Client) => Ended::Broken(End::Reset),
+        Err(_) if !begun.load(Ordering::Relaxed) => Ended::Unanswered,
+        Err(Unanswered::ServerReset) => Ended::Broken(End::Upstream),
+        Err(Unanswered::Server) => Ended::Last(End::Upstream),
+    }
+}
+
+/// Sends the request, then watches the client while the answer is awaited. Returns only when something fails; `whole`
+/// says when the request has been sent.
+async fn send_request(request: &RequestHead, from: Source<'_>, to: &Sink<'_>, whole: &AtomicBool) -> RelayError {
+    let mut head = BytesMut::new();
+    request.write(&mut head);
+    let Source { stream, buffer } = from;
+    if let Err(error) = relay::message(head, request.framing, Source { stream, buffer: &mut *buffer }, to).await {
+        return error;
+    }
+    whole.store(true, Ordering::Relaxed);
+    // What comes now is the next request, and waits in the buffer.
+    while buffer.len() < MAX_HEAD {
+        match socket::read(stream, buffer).await {
+            Ok(0) => {
+                if buffer.is_empty() {
+                    socket::half_close(to.stream);
+                }
+                return pending().await;
+            }
+            Ok(_) => {}
+            Err(_) => return RelayError::Read,
+        }
+    }
+    pending().await
+}
+
+/// Passes on interim responses and the final one with its body. `begun` says when something has been passed on.
+async fn pass_responses(
+    request: &RequestHead,
+    from: Source<'_>,
+    to: &Sink<'_>,
+    begun: &AtomicBool,
+) -> Result<Answered, Unanswered> {
+    let Source { stream, buffer } = from;
+    for _ in 0..=MAX_INTERIM {
+        let head = response_head(stream, buffer).await?;
+        let response = ResponseHead::parse(&head, &request.method).map_err(|_| Unanswered::Server)?;
+        let switched = response.status == 101;
+        if switched && !request.upgrade().is_some_and(|asked| response.switches_to(&asked)) {
+            return Err(Unanswered::Server);
+        }
+        let persists = request.wants_to_persist() && response.persists();
+        let mut out = BytesMut::new();
+        response.write(!persists, &mut out);
+        begun.store(true, Ordering::Relaxed);
+        if switched || response.is_interim() {
+            to.write(&out).await.map_err(|_| Unanswered::Client)?;
+            if switched {
+                return Ok(Answered::Switched);
+            }
+            continue;
+        }
+        return match relay::message(out, response.framing, Source { stream, buffer }, to).await {
+            Ok(()) => Ok(Answered::Final { persists }),
+            Err(RelayError::Read) => Err(Unanswered::ServerReset),
+            Err(RelayError::Write) => Err(Unanswered::Client),
+            Err(RelayError::Truncated | RelayError::Malformed(_)) => Err(Unanswered::Server),
+        };
+    }
+    Err(Unanswered::Server)
+}
+
+async fn response_head(stream: &TcpStream, buffer: &mut BytesMut) -> Result<Bytes, Unanswered> {
+    let mut scan = HeadScan::new(Lines::Lenient);
+    loop {
+        match scan.take(buffer) {
+            Err(_) => return Err(Unanswered::Server),
+            Ok(Some(head)) => return Ok(head),
+            Ok(None) => {}
+        }
+        match socket::read(stream, buffer).await {
+            Ok(0) => return Err(Unanswered::Server),
+            Ok(_) => {}
+            Err(_) => return Err(Unanswered::ServerReset),
+        }
+    }
+}

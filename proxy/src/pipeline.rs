@@ -1,0 +1,53 @@
+//! The only way to a socket outside: judge, look up, vet, dial.
+//!
+//! Each step needs what only the one before it makes: [`open`] takes a `Permit`, which only `Policy::decide` makes, and
+//! the dialler takes `VettedAddr`s, which only `Policy::vet` makes. What was judged is what is looked up and dialled.
+
+use netbox_config::{Decision, Host, Permit, Reason, Refusal, Target, VettedAddr};
+
+use crate::dial::Dialed;
+use crate::resolve::LookupError;
+use crate::session::Session;
+use crate::socket;
+
+/// Why there is no connection although there is a permit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OpenError {
+    /// None of the addresses may be dialled. The first one's refusal.
+    Refused(Refusal),
+    /// The lookup or the far side failed.
+    Failed(Reason),
+}
+
+/// Judges a target by the policy in force.
+pub(crate) fn decide(session: &Session, target: &Target) -> Decision {
+    session.policy().decide(target, &session.facts.current())
+}
+
+/// Opens a connection to what is permitted.
+pub(crate) async fn open(session: &Session, permit: &Permit) -> Result<Dialed, OpenError> {
+    let addresses = match permit.target().host() {
+        Host::Address(address) => vec![*address],
+        Host::Name(name) => session.names.resolver.addresses(name).await.map_err(|error| match error {
+            LookupError::NotFound | LookupError::NoAddress => OpenError::Failed(Reason::DnsNotFound),
+            LookupError::Failed(_) => OpenError::Failed(Reason::DnsFailed),
+        })?,
+    };
+    // After the lookup: the facts must be those of the moment of dialling.
+    let facts = session.facts.current();
+    let mut vetted: Vec<VettedAddr> = Vec::with_capacity(addresses.len());
+    let mut refusal = None;
+    for address in addresses {
+        match session.policy().vet(permit, address, &facts) {
+            Ok(address) => vetted.push(address),
+            Err(refused) => refusal = refusal.or(Some(refused)),
+        }
+    }
+    if vetted.is_empty() {
+        return Err(refusal.map_or(OpenError::Failed(Reason::DnsNotFound), OpenError::Refused));
+    }
+    let dialed = session.dialer.dial(&vetted).await.map_err(|error| OpenError::Failed(error.reason()))?;
+    socket::no_delay(&dialed.stream);
+    socket::keep_alive(&dialed.stream);
+    Ok(dialed)
+}

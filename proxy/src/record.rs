@@ -1,0 +1,160 @@
+//! The record of one connection, or of one request on HTTP: exactly one `decision` event, and a `close` event if it was
+//! allowed, whatever happens to it.
+//!
+//! A record knows from the beginning what the policy said. It is told what the checks after that say; where it is
+//! dropped before (the sandbox ended, the connection was cancelled), the policy's word stands.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use netbox_config::{Permit, Reason, Refusal, Target};
+
+use crate::events::{CloseEvent, DecisionEvent, End, Events, LateRefusal, Verdict};
+use crate::tunnel::{Counts, TunnelEnd};
+
+/// One connection or request, for the events.
+pub(crate) struct Record {
+    events: Events,
+    event: DecisionEvent,
+    target: Target,
+    since: Instant,
+    address: Option<SocketAddr>,
+    decided: bool,
+    end: End,
+    /// What has been moved for it.
+    pub(crate) counts: Counts,
+}
+
+impl Record {
+    /// A record of what is permitted.
+    pub(crate) fn permitted(events: &Events, permit: &Permit, since: Instant) -> Self {
+        let mut record = Self::new(events, permit.target(), permit.reason(), since);
+        record.event.rule = permit.rule();
+        record.event.would = permit.would();
+        record
+    }
+
+    /// A record of what is refused. The event is still to come: what the first bytes say belongs to it.
+    pub(crate) fn refused(events: &Events, target: &Target, refusal: &Refusal, since: Instant) -> Self {
+        let mut record = Self::new(events, target, refusal.reason(), since);
+        record.stand_by(refusal);
+        record
+    }
+
+    fn new(events: &Events, target: &Target, reason: Reason, since: Instant) -> Self {
+        let (host, port) = (target.host().to_string(), Some(target.port().get()));
+        Self {
+            events: events.clone(),
+            event: DecisionEvent::new(events.next_id(), host, port, target.via(), reason),
+            target: target.clone(),
+            since,
+            address: None,
+            decided: false,
+            // Whoever knows of another end says so.
+            end: End::Reset,
+            counts: Counts::default(),
+        }
+    }
+
+    /// The TLS server name that was seen.
+    pub(crate) fn saw_sni(&mut self, sni: impl Into<String>) {
+        self.event.sni = Some(sni.into());
+    }
+
+    /// The request that was seen.
+    pub(crate) fn saw_request(&mut self, method: &str, path: &[u8]) {
+        self.event.method = Some(method.to_owned());
+        self.event.url = Some(format!("http://{}{}", self.target, String::from_utf8_lossy(path)));
+    }
+
+    /// It passes although a check would refuse it, because of the mode. In mode `open` that is nothing to tell.
+    pub(crate) fn would_be(&mut self, would: Reason) {
+        if self.event.reason != Reason::Open {
+            // The rule that allowed the host is not what lets this through.
+            self.event.reason = Reason::Audit;
+            self.event.rule = None;
+            self.event.would.get_or_insert(would);
+        }
+    }
+
+    /// It is allowed and connected to this address.
+    pub(crate) fn allow(&mut self, address: SocketAddr) {
+        self.address = Some(address);
+        self.decide();
+    }
+
+    /// It is allowed, and ended before anything had to be dialled.
+    pub(crate) fn ended_before_it_began(&mut self, end: End) {
+        self.end = end;
+        self.decide();
+    }
+
+    /// It is refused: by the decision, or late, if that was made before.
+    pub(crate) fn refuse(&mut self, refusal: &Refusal) {
+        if self.decided {
+            self.end = End::Refused(LateRefusal {
+                reason: refusal.reason(),
+                host: self.event.host.clone(),
+                port: self.event.port,
+                hint: refusal.hint(&self.target),
+            });
+            return;
+        }
+        self.stand_by(refusal);
+        self.decide();
+    }
+
+    /// It was allowed, and the lookup or the far side failed.
+    pub(crate) fn fail(&mut self, reason: Reason) {
+        self.end = End::Upstream;
+        if !self.decided {
+            self.event.reason = reason;
+            self.decide();
+        }
+    }
+
+    /// How it ended, if it was allowed.
+    pub(crate) fn end(&mut self, end: End) {
+        self.end = end;
+    }
+
+    /// How the tunnel that it became ended.
+    pub(crate) fn tunnel_ended(&mut self, end: TunnelEnd) {
+        match end {
+            TunnelEnd::Done => self.end = End::Done,
+            TunnelEnd::Reset => self.end = End::Reset,
+            TunnelEnd::Refused(refusal) => self.refuse(&refusal),
+        }
+    }
+
+    fn stand_by(&mut self, refusal: &Refusal) {
+        self.event.reason = refusal.reason();
+        self.event.rule = refusal.rule();
+        self.event.hint = refusal.hint(&self.target);
+        self.event.would = None;
+    }
+
+    fn decide(&mut self) {
+        if !self.decided {
+            self.decided = true;
+            self.events.decision(self.event.clone());
+        }
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.decide();
+        if Verdict::of(self.event.reason) == Verdict::Allow {
+            self.events.close(CloseEvent {
+                id: self.event.id,
+                addr: self.address,
+                sent: self.counts.sent.load(Ordering::Relaxed),
+                received: self.counts.received.load(Ordering::Relaxed),
+                duration: self.since.elapsed(),
+                end: self.end.clone(),
+            });
+        }
+    }
+}

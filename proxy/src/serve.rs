@@ -1,0 +1,139 @@
+//! The accept loops of one sandbox.
+//!
+//! The listeners were made inside the sandbox's network namespace, and stay there; the connections that they accept are
+//! the sandbox's. One loop accepts from all of them and keeps the connections as its children: when it ends, they end.
+
+use std::future::{Future, pending, poll_fn};
+use std::io;
+use std::net::{TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use crate::original_destination::original_destination;
+use crate::session::Session;
+use crate::{capture, dns, socket};
+
+/// How long nothing is accepted after a failure that would come again at once, such as no descriptor left. Doubles with
+/// each failure in a row, up to the second.
+const FIRST_REST: Duration = Duration::from_millis(10);
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
+/// The sockets of a sandbox, made inside of it: for each kind one for IPv4 and one for IPv6.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    /// Where redirected TCP connections arrive.
+    pub capture: Vec<TcpListener>,
+    /// Where redirected DNS queries arrive.
+    pub dns_udp: Vec<UdpSocket>,
+    /// Where redirected DNS connections arrive.
+    pub dns_tcp: Vec<TcpListener>,
+}
+
+/// Serves a sandbox until dropped, which ends all of its connections.
+///
+/// Connections are tasks of the runtime. Dropping this aborts them, and their events are written once the runtime has
+/// let go of them: to be sure, use [`serve_until`].
+///
+/// # Errors
+///
+/// Where a listener cannot be used with the runtime. Nothing that happens later is an error.
+pub async fn serve(session: Arc<Session>, listeners: Listeners) -> io::Result<()> {
+    serve_until(session, listeners, pending()).await
+}
+
+/// Serves a sandbox until `stop` is done, then ends all of its connections and waits until their events are written.
+///
+/// # Errors
+///
+/// As [`serve`].
+pub async fn serve_until(
+    session: Arc<Session>,
+    listeners: Listeners,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let mut names = JoinSet::new();
+    for socket in listeners.dns_udp {
+        socket.set_nonblocking(true)?;
+        names.spawn(dns::serve_udp(Arc::clone(&session.names), tokio::net::UdpSocket::from_std(socket)?));
+    }
+    for listener in listeners.dns_tcp {
+        names.spawn(dns::serve_tcp(Arc::clone(&session.names), into_tokio(listener)?));
+    }
+    let capture = listeners.capture.into_iter().map(into_tokio).collect::<io::Result<Vec<_>>>()?;
+    let mut connections = JoinSet::new();
+    tokio::select! {
+        () = stop => {}
+        () = accept_all(&session, &capture, &mut connections) => {}
+    }
+    names.shutdown().await;
+    connections.shutdown().await;
+    Ok(())
+}
+
+fn into_tokio(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
+    listener.set_nonblocking(true)?;
+    tokio::net::TcpListener::from_std(listener)
+}
+
+/// Accepts for ever.
+async fn accept_all(session: &Arc<Session>, listeners: &[tokio::net::TcpListener], connections: &mut JoinSet<()>) {
+    let mut rest = FIRST_REST;
+    let mut turn = 0;
+    loop {
+        let accepted = tokio::select! {
+            accepted = poll_fn(|context| poll_accept(listeners, &mut turn, context)) => accepted,
+            // A connection that panicked has been unwound, and its record is written.
+            Some(_) = connections.join_next() => continue,
+        };
+        match accepted {
+            Ok(stream) => {
+                rest = FIRST_REST;
+                accept(session, stream, connections);
+            }
+            Err(error) if is_about_one_connection(&error) => {}
+            Err(error) => {
+                tracing::warn!(%error, "nothing can be accepted");
+                tokio::time::sleep(rest).await;
+                rest = (rest * 2).min(LONGEST_REST);
+            }
+        }
+    }
+}
+
+fn accept(session: &Arc<Session>, stream: TcpStream, connections: &mut JoinSet<()>) {
+    // Without an original destination there is nothing to judge.
+    let Ok(original) = original_destination(&stream) else { return socket::reset(stream) };
+    // Those that have ended count no more.
+    while connections.try_join_next().is_some() {}
+    if connections.len() >= session.limits.connections {
+        return capture::refuse_over_limit(session, stream, original);
+    }
+    connections.spawn(capture::handle(Arc::clone(session), stream, original));
+}
+
+/// Accepts from whichever listener has a connection, in turns.
+fn poll_accept(
+    listeners: &[tokio::net::TcpListener],
+    turn: &mut usize,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<TcpStream>> {
+    for _ in listeners {
+        *turn = (*turn + 1) % listeners.len();
+        if let Poll::Ready(accepted) = listeners[*turn].poll_accept(context) {
+            return Poll::Ready(accepted.map(|(stream, _)| stream));
+        }
+    }
+    Poll::Pending
+}
+
+/// accept(2) passes on errors of the connection that it would have accepted; the next one may be fine.
+fn is_about_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
+    )
+}

@@ -1,0 +1,97 @@
+//! One sandbox, as the proxy knows it: its policy and names, whom to tell, how to dial, and what is too much.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use netbox_config::{Host, Policy, Reason, Via};
+
+use crate::dial::{Dialer, HappyEyeballs};
+use crate::dns::Names;
+use crate::events::{DecisionEvent, Events};
+use crate::facts::Facts;
+
+/// How many different destinations of refused UDP are told of. A program can make up any number.
+const UDP_DESTINATIONS: usize = 4096;
+
+/// One sandbox. Shared by all of its connections.
+pub struct Session {
+    /// The policy, and the names that the sandbox was given addresses for.
+    pub names: Arc<Names>,
+    /// Where decisions are told.
+    pub events: Events,
+    /// What is known about this host.
+    pub facts: Facts,
+    /// How connections are made.
+    pub dialer: Arc<dyn Dialer>,
+    /// Deadlines and bounds.
+    pub limits: Limits,
+    udp: Mutex<HashSet<SocketAddr>>,
+}
+
+/// Deadlines and bounds of a sandbox's connections. [`Limits::default`] gives the documented values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How many connections are open at once; further ones are reset. 4096.
+    pub connections: usize,
+    /// How long a refused connection to port 80, 443, 8080 or 8443 has for its first bytes, so that it can be answered in
+    /// its own protocol. 5 seconds.
+    pub refused: Duration,
+    /// The same for any other port. 50 milliseconds.
+    pub refused_other: Duration,
+    /// How long a permitted connection to port 80 or 443 may stay silent: browsers open some ahead. 2 minutes.
+    pub silence: Duration,
+    /// How long first bytes may take from the first one until it is known what they are. 10 seconds.
+    pub first_bytes: Duration,
+    /// How long a first word that is no known HTTP method is held for the rest of its line, before it is let go and the
+    /// rest is watched. 100 milliseconds.
+    pub word: Duration,
+    /// How long the head of an HTTP request may take from its first byte. 30 seconds.
+    pub head: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 4096,
+            refused: Duration::from_secs(5),
+            refused_other: Duration::from_millis(50),
+            silence: Duration::from_secs(120),
+            first_bytes: Duration::from_secs(10),
+            word: Duration::from_millis(100),
+            head: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Session {
+    /// A sandbox that dials from this host, with the default limits. Both are there to be set.
+    #[must_use]
+    pub fn new(names: Arc<Names>, events: Events, facts: Facts) -> Self {
+        Self { names, events, facts, dialer: Arc::new(HappyEyeballs), limits: Limits::default(), udp: Mutex::default() }
+    }
+
+    /// The policy.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.names.policy
+    }
+
+    /// Tells that a datagram to `destination` was refused, once for each destination (the first 4096 of them).
+    ///
+    /// The kernel has refused it already; this is for the events and the summary.
+    pub fn note_udp_refused(&self, destination: SocketAddr) {
+        let mut told = self.udp.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() >= UDP_DESTINATIONS || !told.insert(destination) {
+            return;
+        }
+        drop(told);
+        let host = match self.names.synthetic.name_of(destination.ip()) {
+            Some(name) => Host::Name(name),
+            None => Host::from_ip(destination.ip()),
+        };
+        let (id, port) = (self.events.next_id(), Some(destination.port()));
+        self.events.decision(DecisionEvent::new(id, host.to_string(), port, Via::Capture, Reason::Udp));
+    }
+}

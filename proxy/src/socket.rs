@@ -1,0 +1,113 @@
+//! What is done to one socket: read what has come, write all of it, end it in one of three ways.
+//!
+//! All of it works on a shared `&TcpStream`, so that the two directions of a connection can be two futures of one task
+//! without a lock. Nothing is allocated for a socket from which nothing comes.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use nix::sys::socket::{Shutdown, setsockopt, shutdown, sockopt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// How much is read at once where it goes through a buffer of ours.
+const READ: usize = 16 * 1024;
+
+/// How long, and for how many bytes, an ended connection is still read, so that what was written last arrives.
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 1024 * 1024;
+
+/// Silence after which the kernel asks whether the far side is still there, how often it asks, and at what distance.
+const KEEP_ALIVE_IDLE: u32 = 60;
+const KEEP_ALIVE_INTERVAL: u32 = 15;
+const KEEP_ALIVE_COUNT: u32 = 8;
+
+/// A socket, and what was read from it and not yet used.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) stream: TcpStream,
+    pub(crate) buffer: BytesMut,
+}
+
+impl Connection {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        Self { stream, buffer: BytesMut::new() }
+    }
+
+    /// Reads what has come to the end of the buffer; 0 at the end of the stream.
+    pub(crate) async fn fill(&mut self) -> io::Result<usize> {
+        read(&self.stream, &mut self.buffer).await
+    }
+}
+
+/// Waits for bytes and appends what has come; 0 at the end of the stream. Safe to cancel: nothing is lost.
+pub(crate) async fn read(stream: &TcpStream, buffer: &mut BytesMut) -> io::Result<usize> {
+    loop {
+        stream.readable().await?;
+        buffer.reserve(READ);
+        match stream.try_read_buf(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            other => return other,
+        }
+    }
+}
+
+/// Writes all of `bytes`. Not safe to cancel, but by ending the connection.
+pub(crate) async fn write_all(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        stream.writable().await?;
+        match stream.try_write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Says that no more will be written (FIN). An error means that the connection has ended already.
+pub(crate) fn half_close(stream: &TcpStream) {
+    let _ = shutdown(std::os::fd::AsRawFd::as_raw_fd(stream), Shutdown::Write);
+}
+
+/// Ends a connection with RST: whoever reads gets an error and not an end.
+pub(crate) fn reset(stream: TcpStream) {
+    // An error means that the connection has ended already.
+    let _ = stream.set_zero_linger();
+}
+
+/// Ends a connection such that what was written arrives. Closing at once would not do: bytes of the peer that nobody
+/// has read turn the close into a reset, which takes what is on its way with it.
+pub(crate) async fn finish(stream: TcpStream) {
+    half_close(&stream);
+    let mut buffer = BytesMut::new();
+    let mut drained = 0;
+    let drain = async {
+        while let Ok(read @ 1..) = read(&stream, &mut buffer).await {
+            drained += read;
+            buffer.clear();
+            if drained >= LINGER_BYTES {
+                break;
+            }
+        }
+    };
+    // Over the deadline means that the peer does not close; then the kernel may.
+    let _ = timeout(LINGER, drain).await;
+}
+
+/// Sets what every socket of a tunnel needs: segments go out at once, since it is not for us to wait for more.
+pub(crate) fn no_delay(stream: &TcpStream) {
+    // A performance matter only, and an ended connection refuses it.
+    let _ = stream.set_nodelay(true);
+}
+
+/// Lets the kernel find out when the far side has vanished: a tunnel has no deadline of its own.
+pub(crate) fn keep_alive(stream: &TcpStream) {
+    // Without them the tunnel still works; it may outlive its far side.
+    let _ = setsockopt(stream, sockopt::KeepAlive, &true)
+        .and_then(|()| setsockopt(stream, sockopt::TcpKeepIdle, &KEEP_ALIVE_IDLE))
+        .and_then(|()| setsockopt(stream, sockopt::TcpKeepInterval, &KEEP_ALIVE_INTERVAL))
+        .and_then(|()| setsockopt(stream, sockopt::TcpKeepCount, &KEEP_ALIVE_COUNT));
+}

@@ -1,0 +1,361 @@
+//! Moves bytes between two sockets until both directions have ended.
+//!
+//! # Theory of operation
+//!
+//! Each direction is one [`pump`]. It copies through a small buffer at first, and a quiet one holds neither buffer nor
+//! pipe. Once it is a stream ([`BUSY`] bytes without a pause) it gets a pipe, and bytes move by splice(2): from the
+//! socket's queue to the pipe to the other socket's queue, pages and not copies. Pipes are a shared good: Linux shrinks
+//! those of an unprivileged user after the first 1,024 (`/proc/sys/fs/pipe-user-pages-soft`, in pages), so at most
+//! [`PIPES`] are in use, a pause gives one back, and whoever gets none goes on copying.
+//!
+//! The end of one direction is passed on as a half-close, and the other goes on. A reset of one side resets the other.
+
+use std::future::Future;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::{BufMut, BytesMut};
+use netbox_config::Refusal;
+use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice};
+use nix::unistd::pipe2;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::socket::{self, Connection};
+
+/// The buffer of a direction, at first and once it has been filled.
+const SMALL: usize = 8 * 1024;
+const LARGE: usize = 64 * 1024;
+
+/// After how many bytes without a pause a direction counts as a stream.
+const BUSY: u64 = 512 * 1024;
+
+/// What counts as a pause, after which a direction gives back what it holds.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How many pipes this process uses for splicing at most, and the size that each is given: a quarter of what a user has
+/// before the kernel shrinks pipes (16,384 pages).
+const PIPES: usize = 64;
+const PIPE_SIZE: i32 = 256 * 1024;
+
+/// A smaller pipe is slower than copying.
+const LEAST_PIPE_SIZE: i32 = 64 * 1024;
+
+static PIPES_IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+/// The bytes that a connection has moved so far, from the sandbox's side.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) sent: AtomicU64,
+    pub(crate) received: AtomicU64,
+}
+
+/// How a tunnel ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TunnelEnd {
+    /// Both sides said that they were done.
+    Done,
+    /// One side reset the connection, and then so was the other.
+    Reset,
+    /// What the client sent was refused, and both sides were reset.
+    Refused(Refusal),
+}
+
+/// How one direction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pumped {
+    /// The source has no more.
+    End,
+    /// As much was moved as there was to move.
+    Limit,
+}
+
+/// Which side failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PumpError {
+    /// The source.
+    Read,
+    /// The destination.
+    Write,
+}
+
+/// Why a direction ended before its end.
+#[derive(Debug)]
+pub(crate) enum Stopped {
+    /// One of the sides failed.
+    Failed(PumpError),
+    /// The gate let nothing more through.
+    Refused(Refusal),
+}
+
+impl From<PumpError> for Stopped {
+    fn from(error: PumpError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Stands before the client's direction, while the other one is open already.
+pub(crate) trait Gate: Send {
+    /// Reads from `from` to the end of `held` and writes to `to`, until whatever follows may pass. What is left in `held`
+    /// then is passed on before it.
+    fn pass(
+        self,
+        from: &TcpStream,
+        held: &mut BytesMut,
+        to: &TcpStream,
+        moved: &AtomicU64,
+    ) -> impl Future<Output = Result<(), Stopped>> + Send;
+}
+
+/// A gate that stands open.
+pub(crate) struct Open;
+
+impl Gate for Open {
+    async fn pass(self, _: &TcpStream, _: &mut BytesMut, _: &TcpStream, _: &AtomicU64) -> Result<(), Stopped> {
+        Ok(())
+    }
+}
+
+/// Moves bytes both ways, first those that the connections hold in their buffers. `counts` is kept up to date, so that
+/// it is right also where the tunnel is dropped.
+pub(crate) async fn tunnel(
+    mut client: Connection,
+    upstream: Connection,
+    gate: impl Gate,
+    counts: &Counts,
+) -> TunnelEnd {
+    let ended = {
+        let mut up = pin!(async {
+            gate.pass(&client.stream, &mut client.buffer, &upstream.stream, &counts.sent).await?;
+            Ok::<_, Stopped>(direction(&client.stream, client.buffer, &upstream.stream, &counts.sent).await?)
+        });
+        let mut down = pin!(direction(&upstream.stream, upstream.buffer, &client.stream, &counts.received));
+        let (mut up_end, mut down_end) = (None, None);
+        loop {
+            tokio::select! {
+                end = &mut up, if up_end.is_none() => up_end = Some(end),
+                end = &mut down, if down_end.is_none() => down_end = Some(end),
+            }
+            match (&up_end, &down_end) {
+                (Some(Err(Stopped::Refused(refusal))), _) => break Ends::Refused(refusal.clone()),
+                // The side that was read from is gone in both directions.
+                (Some(Err(Stopped::Failed(PumpError::Read))), _) | (_, Some(Err(PumpError::Read))) => {
+                    break Ends::Reset;
+                }
+                (Some(Ok(())), Some(Ok(()))) => break Ends::Both,
+                (Some(Err(_)), Some(Ok(()))) => break Ends::UpstreamFirst,
+                (Some(Ok(())), Some(Err(_))) => break Ends::ClientFirst,
+                (Some(Err(_)), Some(Err(_))) => break Ends::Reset,
+                // Also after a failed write: what that side had sent before, and its end, are passed on.
+                _ => {}
+            }
+        }
+    };
+    match ended {
+        Ends::Both => return TunnelEnd::Done,
+        Ends::UpstreamFirst => socket::finish(client.stream).await,
+        Ends::ClientFirst => socket::finish(upstream.stream).await,
+        Ends::Reset => {
+            socket::reset(client.stream);
+            socket::reset(upstream.stream);
+        }
+        Ends::Refused(refusal) => {
+            socket::reset(client.stream);
+            socket::reset(upstream.stream);
+            return TunnelEnd::Refused(refusal);
+        }
+    }
+    TunnelEnd::Reset
+}
+
+/// Who ended a tunnel.
+enum Ends {
+    Both,
+    /// The upstream said that it was done, and then took no more.
+    UpstreamFirst,
+    /// The client did.
+    ClientFirst,
+    Reset,
+    Refused(Refusal),
+}
+
+async fn direction(from: &TcpStream, held: BytesMut, to: &TcpStream, moved: &AtomicU64) -> Result<(), PumpError> {
+    socket::write_all(to, &held).await.map_err(|_| PumpError::Write)?;
+    moved.fetch_add(held.len() as u64, Ordering::Relaxed);
+    drop(held);
+    pump(from, to, u64::MAX, moved).await?;
+    socket::half_close(to);
+    Ok(())
+}
+
+/// Moves at most `limit` bytes from one socket to another, and never reads more than that. `moved` grows by what has
+/// been written.
+pub(crate) async fn pump(from: &TcpStream, to: &TcpStream, limit: u64, moved: &AtomicU64) -> Result<Pumped, PumpError> {
+    let mut pump = Pump { from, to, left: limit, moved };
+    loop {
+        // Where the pump rests: without buffer and pipe.
+        from.readable().await.map_err(|_| PumpError::Read)?;
+        match pump.copy().await? {
+            Stage::Ended(ended) => return Ok(ended),
+            Stage::Paused => {}
+            Stage::Busy(pipe) => {
+                if let Stage::Ended(ended) = pump.splice(&pipe).await? {
+                    return Ok(ended);
+                }
+            }
+        }
+    }
+}
+
+struct Pump<'a> {
+    from: &'a TcpStream,
+    to: &'a TcpStream,
+    left: u64,
+    moved: &'a AtomicU64,
+}
+
+/// Why a stage of the pump is over.
+enum Stage {
+    Ended(Pumped),
+    Paused,
+    Busy(Pipe),
+}
+
+impl Pump<'_> {
+    /// Copies through a buffer until there is a pause, or no pause and a pipe to be had.
+    async fn copy(&mut self) -> Result<Stage, PumpError> {
+        let mut buffer = BytesMut::new();
+        let mut run = 0;
+        loop {
+            if self.left == 0 {
+                return Ok(Stage::Ended(Pumped::Limit));
+            }
+            buffer.reserve(if run >= LARGE as u64 { LARGE } else { SMALL });
+            let room = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.capacity());
+            match self.from.try_read_buf(&mut (&mut buffer).limit(room)) {
+                Ok(0) => return Ok(Stage::Ended(Pumped::End)),
+                Ok(read) => {
+                    socket::write_all(self.to, &buffer).await.map_err(|_| PumpError::Write)?;
+                    buffer.clear();
+                    self.count(read);
+                    run += read as u64;
+                    if run >= BUSY
+                        && self.left > BUSY
+                        && let Some(pipe) = Pipe::acquire()
+                    {
+                        return Ok(Stage::Busy(pipe));
+                    }
+                    // Also a place to yield: a fast sender must not keep the task to itself.
+                    if !self.is_readable_before_a_pause().await? {
+                        return Ok(Stage::Paused);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !self.is_readable_before_a_pause().await? {
+                        return Ok(Stage::Paused);
+                    }
+                }
+                Err(_) => return Err(PumpError::Read),
+            }
+        }
+    }
+
+    /// Moves pages through a pipe, which is empty whenever the source is waited for.
+    async fn splice(&mut self, pipe: &Pipe) -> Result<Stage, PumpError> {
+        loop {
+            if self.left == 0 {
+                return Ok(Stage::Ended(Pumped::Limit));
+            }
+            let length = usize::try_from(self.left).unwrap_or(usize::MAX).min(pipe.size);
+            let filled = self.from.try_io(Interest::READABLE, || splice_some(self.from, &pipe.writer, length));
+            match filled {
+                Ok(0) => return Ok(Stage::Ended(Pumped::End)),
+                Ok(filled) => {
+                    self.drain(pipe, filled).await.map_err(|_| PumpError::Write)?;
+                    if !self.is_readable_before_a_pause().await? {
+                        return Ok(Stage::Paused);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !self.is_readable_before_a_pause().await? {
+                        return Ok(Stage::Paused);
+                    }
+                }
+                Err(_) => return Err(PumpError::Read),
+            }
+        }
+    }
+
+    async fn drain(&mut self, pipe: &Pipe, mut filled: usize) -> io::Result<()> {
+        while filled > 0 {
+            self.to.writable().await?;
+            match self.to.try_io(Interest::WRITABLE, || splice_some(&pipe.reader, self.to, filled)) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    filled -= written;
+                    self.count(written);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the source, but not longer than a [`PAUSE`].
+    async fn is_readable_before_a_pause(&self) -> Result<bool, PumpError> {
+        match timeout(PAUSE, self.from.readable()).await {
+            Ok(Ok(())) => Ok(true),
+            Ok(Err(_)) => Err(PumpError::Read),
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn count(&mut self, bytes: usize) {
+        self.left -= bytes as u64;
+        self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// One call of splice(2) that never waits.
+fn splice_some(from: impl AsFd, to: impl AsFd, length: usize) -> io::Result<usize> {
+    let flags = SpliceFFlags::SPLICE_F_NONBLOCK | SpliceFFlags::SPLICE_F_MOVE;
+    Ok(splice(from, None, to, None, length, flags)?)
+}
+
+/// A pipe for splicing, counted in [`PIPES_IN_USE`].
+struct Pipe {
+    reader: OwnedFd,
+    writer: OwnedFd,
+    size: usize,
+}
+
+impl Pipe {
+    /// A pipe that is worth it, or none.
+    fn acquire() -> Option<Self> {
+        let taken = PIPES_IN_USE.fetch_add(1, Ordering::Relaxed);
+        let pipe = if taken < PIPES { Self::open() } else { None };
+        if pipe.is_none() {
+            PIPES_IN_USE.fetch_sub(1, Ordering::Relaxed);
+        }
+        pipe
+    }
+
+    fn open() -> Option<Self> {
+        let (reader, writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).ok()?;
+        // Over the user's limit this fails, and the pipe keeps the size that it has.
+        let _ = fcntl(&writer, FcntlArg::F_SETPIPE_SZ(PIPE_SIZE));
+        let size = fcntl(&writer, FcntlArg::F_GETPIPE_SZ).ok().filter(|size| *size >= LEAST_PIPE_SIZE)?;
+        Some(Self { reader, writer, size: usize::try_from(size).ok()? })
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        PIPES_IN_USE.fetch_sub(1, Ordering::Relaxed);
+    }
+}
