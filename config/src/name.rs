@@ -253,10 +253,12 @@ fn lookalike(text: &str, name: &HostName) -> Option<usize> {
         .zip(labels(&name.0))
         .find_map(|((start, written), (_, plain))| beyond_ascii(start, written).filter(|_| !plain.starts_with("xn--")));
     let same_count = labels(text).count() == labels(&name.0).count();
-    let ignored = |c: &char| !c.is_ascii() && to_a_labels(&format!("a{c}a")).as_deref() == Some("aa");
-    folded
-        .or_else(|| beyond_ascii(0, text).filter(|_| !same_count))
-        .or_else(|| text.char_indices().find(|(_, c)| ignored(c)).map(|(at, _)| at))
+    let no_part = |c: char| {
+        let between = to_a_labels(&format!("a{c}a"));
+        !c.is_ascii() && between.is_some_and(|plain| plain == "aa" || plain.contains('.'))
+    };
+    let vanished = text.char_indices().find(|(_, c)| no_part(*c)).map(|(at, _)| at);
+    vanished.or(folded).or_else(|| beyond_ascii(0, text).filter(|_| !same_count))
 }
 
 /// The labels with their byte offsets.

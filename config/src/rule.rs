@@ -38,29 +38,31 @@ pub struct Rule {
     /// `None`: none were written.
     ports: Option<Ports>,
     raw: bool,
+    warnings: Vec<RuleWarning>,
 }
 
 /// A rule as it stands in an event: its text as written, and where. Cloning is cheap.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RuleRef {
-    /// The rule as written. It has parsed, so no control, invisible or bidirectional character is in it.
+    /// The rule as written. It has parsed, so there is no control character and no bidirectional override in it.
     pub text: Arc<str>,
     /// Where it was written: `--allow`, `netbox.toml:3:10`.
     pub source: Arc<str>,
 }
 
-/// What is worth knowing about an allow rule that is right.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// What is worth knowing about an allow rule that is right. Displays as what is said after the rule:
+/// "allows every public host by name, …".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleWarning {
     /// `*`.
-    #[error("`{0}` allows every public host by name: only the guard and the deny rules are left")]
-    EveryHost(Arc<str>),
+    #[error("allows every public host by name, only the address guard and the deny rules are left")]
+    EveryHost,
     /// `*.github.io`.
-    #[error("`{0}` allows the names of everyone who is a customer there, not of one owner")]
-    PrivateSuffix(Arc<str>),
+    #[error("allows the names of every customer of one provider, not those of one owner")]
+    PrivateSuffix,
     /// `0.0.0.0/0`.
-    #[error("`{0}` covers addresses that are not public and does not open them: name their range alone to do so")]
-    MixedRange(Arc<str>),
+    #[error("covers addresses that are not public and does not open them, which takes a rule for their range alone")]
+    MixedRange,
 }
 
 impl Rule {
@@ -70,12 +72,14 @@ impl Rule {
     ///
     /// [`RuleError`] quotes the rule and says what is wrong, where, and what to write.
     pub fn parse(text: &str, source: Source) -> Result<Self, RuleError> {
-        let rule = Self::parse_deny(text, source)?;
+        let mut rule = Self::parse_deny(text, source)?;
         rule.check_breadth()?;
+        rule.warnings = rule.find_warnings();
         Ok(rule)
     }
 
-    /// Parses a deny rule: as [`Rule::parse`], and a wildcard over a public suffix (`*.com`) is right.
+    /// Parses a deny rule: as [`Rule::parse`], but a wildcard over a public suffix (`*.com`) is right, and there are no
+    /// warnings, since all of them are about allowing much.
     ///
     /// # Errors
     ///
@@ -84,7 +88,7 @@ impl Rule {
         match parse(text) {
             Ok(Parts { pattern, ports, raw }) => {
                 let reference = RuleRef { text: text.into(), source: source.to_string().into() };
-                Ok(Self { reference, source, pattern, ports, raw })
+                Ok(Self { reference, source, pattern, ports, raw, warnings: Vec::new() })
             }
             Err(wrong) => Err(RuleError::new(text, wrong).with_source(source)),
         }
@@ -105,20 +109,9 @@ impl Rule {
         self.raw
     }
 
-    /// What is worth knowing about it as an allow rule. Nothing of it is wrong.
-    pub fn warnings(&self) -> Vec<RuleWarning> {
-        let text = Arc::clone(&self.reference.text);
-        let warning = match &self.pattern {
-            HostPattern::Every => Some(RuleWarning::EveryHost(text)),
-            HostPattern::Below(base) | HostPattern::AtOrBelow(base)
-                if suffix::kind(base.as_str()) == SuffixKind::Private =>
-            {
-                Some(RuleWarning::PrivateSuffix(text))
-            }
-            HostPattern::Range(range) if is_mixed(*range) => Some(RuleWarning::MixedRange(text)),
-            _ => None,
-        };
-        warning.into_iter().collect()
+    /// What is worth knowing about it, though nothing of it is wrong.
+    pub fn warnings(&self) -> &[RuleWarning] {
+        &self.warnings
     }
 
     /// The rule as it stands in an event.
@@ -138,6 +131,20 @@ impl Rule {
     /// The ports that it covers as a deny rule: all if none are written.
     pub(crate) fn denied_ports(&self) -> &Ports {
         self.ports.as_ref().unwrap_or(const { &Ports::ALL })
+    }
+
+    fn find_warnings(&self) -> Vec<RuleWarning> {
+        let warning = match &self.pattern {
+            HostPattern::Every => Some(RuleWarning::EveryHost),
+            HostPattern::Below(base) | HostPattern::AtOrBelow(base)
+                if suffix::kind(base.as_str()) == SuffixKind::Private =>
+            {
+                Some(RuleWarning::PrivateSuffix)
+            }
+            HostPattern::Range(range) if is_mixed(*range) => Some(RuleWarning::MixedRange),
+            _ => None,
+        };
+        warning.into_iter().collect()
     }
 
     /// Refuses a wildcard under which everyone registers names: fine to deny, not to allow.
