@@ -1,0 +1,35 @@
+# What a contributor does. `just` lists it; each line also works typed by hand.
+
+_list:
+    @just --list --unsorted
+
+# Format everything
+fmt:
+    cargo fmt --all
+
+# What the CI complains about before it runs a test
+lint:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+    cargo deny check bans licenses sources
+
+# Every test, with the programs that they need
+test:
+    tests/run
+
+# The end-to-end tests whose names contain FILTER, with what they print
+e2e FILTER="":
+    cargo test --test e2e -- {{FILTER}}
+
+# The same with netbox run by real root
+e2e-root FILTER="":
+    sudo --preserve-env=PATH,HOME NETBOX_E2E_AS=root "$(command -v cargo)" test --test e2e -- {{FILTER}}
+
+# Start time against bwrap, and throughput against a direct connection
+bench:
+    cargo bench --bench start
+    cargo bench --bench throughput
+
+# Everything, as the CI does it
+ci:
+    .ci/run
