@@ -1,2 +1,35 @@
-//! netbox
-fn main() {}
+//! The `netbox` command: what was typed, what it resolves to, and what is said about it. No enforcement lives here.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod cli;
+mod doctor;
+mod dry_run;
+mod environment;
+mod event_sink;
+mod policy_flags;
+mod run;
+mod say;
+mod session;
+mod signals;
+mod summary;
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Netbox itself failed, or the command did not run.
+const FAILED: u8 = 125;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    // A fault of ours must not look like the command's own exit code.
+    let code = catch_unwind(|| match cli.command {
+        cli::Command::Run(arguments) => run::run(arguments),
+        cli::Command::Check(arguments) => check::check(&arguments),
+        cli::Command::Doctor(arguments) => doctor::doctor(&arguments),
+    });
+    ExitCode::from(code.unwrap_or(FAILED))
+}

@@ -1,0 +1,83 @@
+//! How long a run takes to start, and what it costs while it idles: netbox against bwrap, in one interleaved run.
+//!
+//! `cargo bench --bench start` as an unprivileged user. Prints medians and ratios; the machine's noise is in both.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 50;
+const NETBOX: &str = env!("CARGO_BIN_EXE_netbox");
+
+fn main() {
+    let netbox: &[&str] = &[NETBOX, "run", "--no-config", "--allow", "example.com", "--", "true"];
+    let bwrap: &[&str] = &["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"];
+    let bare: &[&str] = &["true"];
+    for command in [netbox, bwrap, bare] {
+        // Warm up, and see that it works at all: a start that fails is fast.
+        assert!(run(command).1, "`{}` failed", command.join(" "));
+    }
+    let mut times = [const { Vec::new() }; 3];
+    for _ in 0..ROUNDS {
+        for (times, command) in times.iter_mut().zip([netbox, bwrap, bare]) {
+            times.push(run(command).0);
+        }
+    }
+    let [netbox, bwrap, bare] = times.map(median);
+    println!("start of `true`, median of {ROUNDS}");
+    println!("  netbox run --allow example.com   {:6.2} ms", millis(netbox));
+    println!("  bwrap --unshare-all --ro-bind    {:6.2} ms", millis(bwrap));
+    println!("  bare                             {:6.2} ms", millis(bare));
+    println!("  netbox / bwrap                   {:6.2}", netbox.as_secs_f64() / bwrap.as_secs_f64());
+    println!("PSS of all netbox processes of an idle run");
+    println!("  {:.1} MiB", idle_pss() as f64 / 1024.0);
+}
+
+fn run(command: &[&str]) -> (Duration, bool) {
+    let start = Instant::now();
+    let status = Command::new(command[0]).args(&command[1..]).stdin(Stdio::null()).status();
+    (start.elapsed(), status.is_ok_and(|status| status.success()))
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+/// Proportional set size, in KiB, of netbox and of the sandbox's first process, while the command waits.
+fn idle_pss() -> u64 {
+    use std::io::{BufRead, BufReader};
+    let mut netbox = Command::new(NETBOX)
+        .args(["run", "--no-config", "--allow", "example.com", "--", "sh", "-c", "echo up; exec cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("netbox starts");
+    let mut line = String::new();
+    let stdout = netbox.stdout.take().expect("piped");
+    BufReader::new(stdout).read_line(&mut line).expect("the command speaks");
+    assert_eq!(line, "up\n");
+    let init = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", netbox.id())).expect("children");
+    let init = init.split_whitespace().next().expect("the sandbox's first process").to_owned();
+    // The command's own memory is not netbox's. Pid 1 is not dumpable, so a user may not read its share; then netbox's
+    // is shown, and pid 1's, a copy of it that has written little, is counted as its private pages from statm.
+    let total = pss(&netbox.id().to_string()).unwrap_or_default() + pss(&init).unwrap_or_else(|| private(&init));
+    drop(netbox.stdin.take());
+    netbox.wait().expect("netbox ends");
+    total
+}
+
+fn pss(pid: &str) -> Option<u64> {
+    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    rollup.lines().find_map(|line| line.strip_prefix("Pss:")?.split_whitespace().next()?.parse().ok())
+}
+
+/// Resident pages less shared ones (`/proc/PID/statm`, proc(5)), in KiB of 4 KiB pages.
+fn private(pid: &str) -> u64 {
+    let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    let field = |at: usize| statm.split_whitespace().nth(at).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+    field(1).saturating_sub(field(2)) * 4
+}

@@ -1,0 +1,40 @@
+//! `--dry-run`: what would run, and with what policy.
+
+use std::ffi::OsString;
+use std::io::{self, Write, stdout};
+
+use netbox_config::{Policy, Rule};
+use serde_json::{Value, json};
+
+/// Prints it to stdout.
+///
+/// # Errors
+/// stdout could not be written to.
+pub fn print(command: &[OsString], policy: &Policy, as_json: bool) -> io::Result<()> {
+    let mut out = stdout().lock();
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    if as_json {
+        let rules = |rules: &[Rule]| -> Vec<Value> { rules.iter().map(rule).collect() };
+        let object = json!({
+            "command": words,
+            "mode": policy.mode().to_string(),
+            "policy": policy.digest(),
+            "allow": rules(policy.allow()),
+            "deny": rules(policy.deny()),
+        });
+        return writeln!(out, "{object}");
+    }
+    let words: Vec<_> = words.iter().map(|word| netbox_config::quote(word.as_bytes()).to_string()).collect();
+    writeln!(out, "command  {}", words.join(" "))?;
+    writeln!(out, "mode     {}", policy.mode())?;
+    for (verb, rules) in [("allow", policy.allow()), ("deny", policy.deny())] {
+        for rule in rules {
+            writeln!(out, "{verb:8} {}  ({})", rule.text(), rule.source())?;
+        }
+    }
+    Ok(())
+}
+
+fn rule(rule: &Rule) -> Value {
+    json!({ "text": rule.text(), "source": rule.source().to_string() })
+}

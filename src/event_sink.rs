@@ -1,0 +1,70 @@
+//! The file that events are written to, opened once, before the command could put something else in its place.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::cli::EventDestination;
+
+/// An open sink.
+pub struct EventSink {
+    pub file: File,
+    /// Where it lies, if it has a place: the sandbox sees a mask there.
+    pub place: Option<PathBuf>,
+}
+
+impl EventSink {
+    /// # Errors
+    /// One line that names the file or the descriptor, and says what is wrong with it.
+    pub fn open(destination: &EventDestination) -> Result<Self, String> {
+        match destination {
+            EventDestination::File(path) => {
+                open_file(path).map_err(|why| format!("`--events {}`: {why}", path.display()))
+            }
+            EventDestination::Descriptor(number) => {
+                let file = netbox_launcher::inherited(*number)
+                    .and_then(writable)
+                    .map_err(|error| format!("`--events fd:{number}`: {error}"))?;
+                Ok(EventSink { file, place: None })
+            }
+        }
+    }
+
+    /// The number to keep open.
+    pub fn descriptor(&self) -> i32 {
+        self.file.as_raw_fd()
+    }
+}
+
+fn open_file(path: &Path) -> Result<EventSink, String> {
+    // O_NONBLOCK: a FIFO without a reader is refused rather than waited on.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(flags).open(path);
+    let file = file.map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => "a symbolic link, and netbox does not follow one here".to_owned(),
+        _ => error.to_string(),
+    })?;
+    let metadata = file.metadata().map_err(|error| error.to_string())?;
+    if !metadata.is_file() {
+        let hint = if metadata.file_type().is_fifo() || metadata.file_type().is_char_device() {
+            "; open it in the shell and name the descriptor: `--events fd:3 3>FILE`"
+        } else {
+            ""
+        };
+        return Err(format!("not a regular file{hint}"));
+    }
+    if metadata.uid() != netbox_launcher::effective_uid() {
+        return Err("the file belongs to another user".into());
+    }
+    let place = path.canonicalize().map_err(|error| error.to_string())?;
+    Ok(EventSink { file, place: Some(place) })
+}
+
+fn writable(fd: OwnedFd) -> io::Result<File> {
+    // A write of nothing fails with EBADF on a descriptor that is open for reading only.
+    let mut file = File::from(fd);
+    io::Write::write(&mut file, b"")?;
+    Ok(file)
+}

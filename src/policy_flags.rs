@@ -1,0 +1,61 @@
+//! From flags and environment to a policy, with every rule knowing where it was written.
+
+use std::env;
+use std::str::FromStr;
+
+use netbox_config::{Mode, Policy, Rule, Source, split_rules};
+
+use crate::cli::PolicyArguments;
+
+/// A policy, and what should be said about it.
+pub struct Effective {
+    pub policy: Policy,
+    pub warnings: Vec<String>,
+    /// Nothing was asked for at all: no rule and no mode.
+    pub is_default: bool,
+}
+
+/// Builds the policy.
+///
+/// Rules from the flag and from the environment variable add up; a mode on the command line wins over NETBOX_MODE.
+///
+/// # Errors
+/// One line that quotes the rule or the mode, with its source.
+pub fn resolve(arguments: &PolicyArguments) -> Result<Effective, String> {
+    let allow = rules(&arguments.allow, "--allow", "NETBOX_ALLOW")?;
+    let deny = rules(&arguments.deny, "--deny", "NETBOX_DENY")?;
+    let mode = match (arguments.mode, variable("NETBOX_MODE")?) {
+        (Some(mode), _) => Some(mode),
+        (None, Some(text)) => Some(Mode::from_str(&text).map_err(|error| format!("NETBOX_MODE: {error}"))?),
+        (None, None) => None,
+    };
+    let warnings = allow.iter().chain(&deny).flat_map(|rule| {
+        rule.warnings().iter().map(move |warning| format!("{}: rule `{}`: {warning}", rule.source(), rule.text()))
+    });
+    let warnings = warnings.collect();
+    let is_default = allow.is_empty() && mode.is_none();
+    let policy = Policy::new(mode.unwrap_or(Mode::Allowlist), allow, deny).map_err(|error| error.to_string())?;
+    Ok(Effective { policy, warnings, is_default })
+}
+
+fn rules(flags: &[String], flag: &'static str, name: &'static str) -> Result<Vec<Rule>, String> {
+    let mut rules = Vec::new();
+    let from_flags = flags.iter().map(|list| (list.clone(), Source::Flag(flag)));
+    // An empty variable is one that is not set.
+    let from_environment = variable(name)?.map(|list| (list, Source::Environment(name)));
+    for (list, source) in from_flags.chain(from_environment) {
+        for text in split_rules(&list).map_err(|error| format!("{source}: {error}"))? {
+            rules.push(Rule::parse(&text, source.clone()).map_err(|error| error.to_string())?);
+        }
+    }
+    Ok(rules)
+}
+
+fn variable(name: &str) -> Result<Option<String>, String> {
+    match env::var(name) {
+        Ok(value) if value.is_empty() => Ok(None),
+        Ok(value) => Ok(Some(value)),
+        Err(env::VarError::NotPresent) => Ok(None),
+        Err(env::VarError::NotUnicode(_)) => Err(format!("{name} is not UTF-8")),
+    }
+}

@@ -1,0 +1,178 @@
+//! `netbox run`: from what was typed to an exit code.
+
+use std::env;
+use std::sync::Arc;
+
+use netbox_config::Mode;
+use netbox_launcher::{Embryo, Failure, Outcome, Spec};
+use netbox_proxy::events::{Events, SessionId, Start};
+use tokio::runtime::{self, Runtime};
+
+use crate::cli::{EventDestination, RunArguments, When};
+use crate::event_sink::EventSink;
+use crate::policy_flags::{self, Effective};
+use crate::say::{self, Voice};
+use crate::session::{self, Ended};
+use crate::{FAILED, dry_run, environment, summary};
+
+const USAGE: u8 = 2;
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+/// `--fail-on-block`.
+const BLOCKED: u8 = 3;
+
+/// Runs it. The value is the exit code.
+pub fn run(arguments: RunArguments) -> u8 {
+    let voice = Voice { quiet: arguments.quiet, verbose: arguments.verbose };
+    let effective = match policy_flags::resolve(&arguments.policy) {
+        Ok(effective) => effective,
+        Err(why) => return refuse(USAGE, &why, None),
+    };
+    let destination =
+        arguments.events.clone().or_else(|| env::var_os("NETBOX_EVENTS").filter(|value| !value.is_empty()));
+    let destination = match destination.as_ref().map(EventDestination::parse).transpose() {
+        Ok(destination) => destination,
+        Err(why) => return refuse(USAGE, &why, None),
+    };
+    if arguments.dry_run {
+        return match dry_run::print(&arguments.command, &effective.policy, arguments.json) {
+            Ok(()) => 0,
+            Err(error) => refuse(FAILED, &format!("cannot write to stdout: {error}"), None),
+        };
+    }
+    let sink = match destination.as_ref().map(EventSink::open).transpose() {
+        Ok(sink) => sink,
+        Err(why) => return refuse(FAILED, &why, None),
+    };
+    warn(voice, &effective);
+    match confine(arguments, voice, effective, sink) {
+        Ok(code) => code,
+        Err(why) => refuse(FAILED, &why.text, why.hint),
+    }
+}
+
+/// Why netbox itself failed.
+struct Fault {
+    text: String,
+    hint: Option<&'static str>,
+}
+
+impl From<Failure> for Fault {
+    fn from(failure: Failure) -> Self {
+        let hint = failure.hint();
+        Fault { text: failure.to_string(), hint }
+    }
+}
+
+fn fault(what: &str) -> impl Fn(std::io::Error) -> Fault + '_ {
+    move |error| Fault { text: format!("cannot {what}: {error}"), hint: None }
+}
+
+/// From here on, an error means that the command did not run.
+fn confine(arguments: RunArguments, voice: Voice, effective: Effective, sink: Option<EventSink>) -> Result<u8, Fault> {
+    let id = SessionId::random().map_err(fault("draw a session number"))?;
+    let directory = env::current_dir().map_err(fault("find the working directory"))?;
+    let [program, rest @ ..] = arguments.command.as_slice() else {
+        // clap has seen to it that there is one.
+        return Err(Fault { text: "no command".into(), hint: None });
+    };
+    let spec = Spec {
+        program: program.clone(),
+        arguments: rest.to_vec(),
+        environment: environment::compose(env::vars_os(), &id.to_string()),
+        directory,
+        hidden: sink.iter().filter_map(|sink| sink.place.clone()).collect(),
+    };
+    netbox_launcher::close_inherited(sink.as_ref().map(EventSink::descriptor))
+        .map_err(fault("close the inherited descriptors"))?;
+    netbox_launcher::look_names_up_as_written();
+
+    // Pid 1 is cloned from the one thread that there is; what needs threads is made while it builds the sandbox.
+    let embryo = Embryo::conceive(&spec)?;
+    let events = Events::new(id, sink.map(|sink| sink.file));
+    let policy = Arc::new(effective.policy);
+    let runtime = runtime().map_err(fault("start the proxy"))?;
+    let (sandbox, listeners) = embryo.deliver()?;
+
+    voice.detail(format_args!("session {id}, walls: {}", sandbox.walls().join(" ")));
+    events.start(Start {
+        argv0: spec.program.to_string_lossy().into_owned(),
+        mode: policy.mode(),
+        policy: policy.digest(),
+        walls: sandbox.walls().to_vec(),
+        pid: sandbox.pid().and_then(|pid| u32::try_from(pid).ok()).unwrap_or_default(),
+    });
+    let ended = runtime.block_on(session::hold(sandbox, listeners, policy, events.clone()));
+    // Lookups may still sit on their threads; nobody waits for them.
+    runtime.shutdown_background();
+
+    let code = exit_code(&arguments, &events, ended);
+    events.exit(code.into());
+    let wanted = match arguments.summary {
+        When::Auto => !arguments.quiet,
+        When::Always => true,
+        When::Never => false,
+    };
+    let always = arguments.summary == When::Always || voice.verbose;
+    if wanted && let Some(text) = summary::compose(&events.summary(), always) {
+        eprint_whole(&text);
+    }
+    Ok(code)
+}
+
+fn runtime() -> std::io::Result<Runtime> {
+    runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// What is said before anything runs.
+fn warn(voice: Voice, effective: &Effective) {
+    for warning in &effective.warnings {
+        voice.warn(warning);
+    }
+    if effective.is_default {
+        voice.warn("nothing is allowed, so nothing is reachable; allow hosts with `--allow HOST`");
+    }
+    if effective.policy.mode() == Mode::Open {
+        voice.warn("mode `open`: every host is reachable, private addresses too");
+    }
+    if netbox_launcher::effective_uid() == 0 {
+        voice.warn("running as root: what the command writes may be run outside by root; confine files as well, or use a user of its own");
+    }
+}
+
+fn exit_code(arguments: &RunArguments, events: &Events, ended: Ended) -> u8 {
+    let program =
+        || netbox_config::quote(arguments.command.first().map(|word| word.as_encoded_bytes()).unwrap_or_default());
+    match ended {
+        Ended::Proxy(error) => refuse(FAILED, &format!("the proxy failed, and the sandbox was ended: {error}"), None),
+        Ended::Sandbox(Outcome::Exited(0)) if arguments.fail_on_block => {
+            let summary = events.summary();
+            if summary.denied + summary.malformed > 0 { BLOCKED } else { 0 }
+        }
+        Ended::Sandbox(Outcome::Exited(code)) => code,
+        // Numbers of signals are below 65.
+        Ended::Sandbox(Outcome::Killed(signal)) => 128u8.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX)),
+        Ended::Sandbox(Outcome::NotExecuted(libc::ENOENT)) => {
+            refuse(NOT_FOUND, &format!("command not found: {}", program()), None)
+        }
+        Ended::Sandbox(Outcome::NotExecuted(errno)) => {
+            let error = std::io::Error::from_raw_os_error(errno);
+            refuse(NOT_EXECUTABLE, &format!("cannot execute {}: {error}", program()), None)
+        }
+        Ended::Sandbox(Outcome::Failed(failure)) => refuse(FAILED, &failure.to_string(), failure.hint()),
+        Ended::Sandbox(Outcome::Lost) => {
+            refuse(FAILED, "the sandbox's first process was killed, and the command with it", None)
+        }
+    }
+}
+
+fn refuse(code: u8, why: &str, hint: Option<&str>) -> u8 {
+    say::error(why, hint);
+    code
+}
+
+/// One write, so that lines of a command that still runs elsewhere do not come between.
+fn eprint_whole(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}

@@ -1,0 +1,98 @@
+//! One run: the sandbox on one side, the proxy on the other, until either ends.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::pin;
+use std::sync::Arc;
+use std::{fs, future, io};
+
+use netbox_config::Policy;
+use netbox_launcher::{Listeners, Outcome, Sandbox, read_refused};
+use netbox_proxy::dns::{HostRecords, Names, search_domains};
+use netbox_proxy::events::Events;
+use netbox_proxy::facts::Facts;
+use netbox_proxy::resolve::HostResolver;
+use netbox_proxy::{Session, serve_until};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::oneshot;
+
+use crate::signals::Signals;
+
+/// Which side ended first.
+pub enum Ended {
+    /// The sandbox, as it should.
+    Sandbox(Outcome),
+    /// The proxy. The sandbox has been ended: it would have no network, but its command might go on for ever.
+    Proxy(io::Error),
+}
+
+/// Starts the command and holds both sides until the end.
+pub async fn hold(mut sandbox: Sandbox, listeners: Listeners, policy: Arc<Policy>, events: Events) -> Ended {
+    match join(&mut sandbox, listeners, policy, events).await {
+        Ok(outcome) => Ended::Sandbox(outcome),
+        Err(error) => {
+            sandbox.kill();
+            sandbox.outcome();
+            Ended::Proxy(error)
+        }
+    }
+}
+
+/// Until the sandbox has ended and what it sent before is delivered, or the proxy fails.
+async fn join(sandbox: &mut Sandbox, listeners: Listeners, policy: Arc<Policy>, events: Events) -> io::Result<Outcome> {
+    let mut signals = Signals::listen()?;
+    let facts = Facts::new(listeners.addresses());
+    let session = Arc::new(Session::new(Arc::new(names(policy)), events, facts));
+    let log = listeners.log.map(watch).transpose()?;
+    let doors =
+        netbox_proxy::Listeners { capture: listeners.capture, dns_udp: listeners.dns_udp, dns_tcp: listeners.dns_tcp };
+    let (departed, departure) = oneshot::channel::<()>();
+    let departure = async {
+        // Dropped without a word, which no path does, it has departed too.
+        let _ = departure.await;
+    };
+    let mut proxy = pin!(serve_until(Arc::clone(&session), doors, departure));
+    sandbox.start().map_err(io::Error::other)?;
+    let report = watch(sandbox.as_fd().try_clone_to_owned()?)?;
+    loop {
+        tokio::select! {
+            // In this order, so that what happened before the end is told before it.
+            biased;
+            ended = &mut proxy => return Err(ended.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into())),
+            () = tell_refused(log.as_ref(), &session) => {}
+            () = signals.pass_one_on(sandbox) => {}
+            ready = report.readable() => {
+                drop(ready?);
+                break;
+            }
+        }
+    }
+    let outcome = sandbox.outcome();
+    if let Some(log) = &log {
+        read_refused(log.get_ref(), |destination| session.note_udp_refused(destination));
+    }
+    let _ = departed.send(());
+    proxy.await?;
+    Ok(outcome)
+}
+
+/// Waits on a descriptor together with the rest.
+fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // Deprecated since a type could close its descriptor behind the reactor's back. `OwnedFd` holds its own to its end,
+    // which is what the unsafe replacement asks its caller to promise.
+    #[allow(deprecated)]
+    AsyncFd::with_interest(fd, Interest::READABLE)
+}
+
+fn names(policy: Arc<Policy>) -> Names {
+    let search = fs::read_to_string("/etc/resolv.conf").map(|text| search_domains(&text)).unwrap_or_default();
+    Names::new(policy, Arc::new(HostResolver::new()), Arc::new(HostRecords::new()), search)
+}
+
+/// Waits for datagrams that the capture rules refused, and tells of them. For ever, where the kernel has no log.
+async fn tell_refused(log: Option<&AsyncFd<OwnedFd>>, session: &Session) {
+    let Some(log) = log else { return future::pending().await };
+    let Ok(mut ready) = log.readable().await else { return future::pending().await };
+    read_refused(log.get_ref(), |destination| session.note_udp_refused(destination));
+    ready.clear_ready();
+}
