@@ -179,7 +179,6 @@ impl HostName {
         if text.len() > 1024 {
             return Err(NameError::Long);
         }
-        let text = text.strip_suffix('.').unwrap_or(text);
         if let Some((at, character)) = text.char_indices().find(|(_, c)| is_ascii_but_no_name(*c)) {
             return Err(NameError::Character { character, at });
         }
@@ -190,7 +189,7 @@ impl HostName {
             // The rest speaks of places in the plain form, not in the text.
             _ => NameError::Idna { at: first },
         })?;
-        match lookalike(text, &name) {
+        match lookalike(text.strip_suffix('.').unwrap_or(text), &name) {
             Some(at) => Err(NameError::Lookalike { plain, at }),
             None => Ok(name),
         }
@@ -274,4 +273,78 @@ fn labels(name: &str) -> impl Iterator<Item = (usize, &str)> {
 fn to_a_labels(text: &str) -> Option<String> {
     let ascii = Uts46::new().to_ascii(text.as_bytes(), AsciiDenyList::EMPTY, Hyphens::Allow, DnsLength::Ignore).ok()?;
     Some(ascii.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_on_the_wire_are_folded_and_stripped_of_one_dot() {
+        for (text, name) in [
+            ("github.com", "github.com"),
+            ("GitHub.COM.", "github.com"),
+            ("localhost", "localhost"),
+            ("_443._tcp.a_b.example", "_443._tcp.a_b.example"),
+            ("r3---sn-x-.example", "r3---sn-x-.example"),
+            ("1.2.3.4.example", "1.2.3.4.example"),
+            ("0x0.st", "0x0.st"),
+            ("127.0.0.1e0", "127.0.0.1e0"),
+            ("0xg", "0xg"),
+            ("XN--BCHER-KVA.example", "xn--bcher-kva.example"),
+            ("xn--d1abbgf6aiiy.xn--p1ai", "xn--d1abbgf6aiiy.xn--p1ai"),
+        ] {
+            assert_eq!(HostName::parse_wire(text.as_bytes()).unwrap().as_str(), name, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_name_says_why_and_where() {
+        let character = |character, at| NameError::Character { character, at };
+        for (text, error) in [
+            ("", NameError::Empty),
+            (".", NameError::Empty),
+            ("..", NameError::EmptyLabel { at: 0 }),
+            (".a", NameError::EmptyLabel { at: 0 }),
+            ("a..b", NameError::EmptyLabel { at: 2 }),
+            ("a..", NameError::EmptyLabel { at: 2 }),
+            ("a b", character(' ', 1)),
+            ("a\0b", character('\0', 1)),
+            ("a:b", character(':', 1)),
+            ("*.a", character('*', 0)),
+            ("a%2eb", character('%', 1)),
+            ("\u{212a}ernel.org", NameError::NotAscii),
+            ("-a.example", NameError::LeadingHyphen),
+            ("127.1", NameError::Numeric),
+            ("a.09", NameError::Numeric),
+            ("a.0x", NameError::Numeric),
+            ("a.0XfF.", NameError::Numeric),
+            ("a.xn--", NameError::Punycode { at: 2 }),
+            ("xn--example-.example", NameError::Punycode { at: 0 }),
+            ("xn--a.example", NameError::Punycode { at: 0 }),
+        ] {
+            assert_eq!(HostName::parse_wire(text.as_bytes()), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn labels_have_63_bytes_and_names_253() {
+        let label = |length: usize| "a".repeat(length);
+        let name = |last: usize| format!("{0}.{0}.{0}.{1}", label(63), label(last));
+        assert!(HostName::parse_wire(name(61).as_bytes()).is_ok());
+        assert!(HostName::parse_wire(format!("{}.", name(61)).as_bytes()).is_ok());
+        assert_eq!(HostName::parse_wire(name(62).as_bytes()), Err(NameError::Long));
+        assert_eq!(HostName::parse_wire(label(64).as_bytes()), Err(NameError::LongLabel { at: 0 }));
+        assert_eq!(HostName::parse_wire(format!("a.{}", label(64)).as_bytes()), Err(NameError::LongLabel { at: 2 }));
+    }
+
+    #[test]
+    fn a_dot_inside_a_dns_label_does_not_join_another_name() {
+        let labels = |labels: &[&str]| HostName::parse_labels(labels.iter().map(|label| label.as_bytes()));
+        assert_eq!(labels(&["a", "GitHub", "com"]).unwrap().as_str(), "a.github.com");
+        assert_eq!(labels(&["evil.example", "github", "com"]), Err(NameError::Character { character: '.', at: 4 }));
+        assert_eq!(labels(&["github", "com."]), Err(NameError::Character { character: '.', at: 10 }));
+        assert_eq!(labels(&["github", "", "com"]), Err(NameError::EmptyLabel { at: 7 }));
+        assert_eq!(labels(&[]), Err(NameError::Empty));
+    }
 }

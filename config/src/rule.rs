@@ -196,7 +196,10 @@ fn parse(text: &str) -> Result<Parts, Wrong> {
     let (host, ports) = split_ports(rest).map_err(|wrong| wrong.shift(start))?;
     let pattern = HostPattern::parse(host).map_err(|wrong| wrong.shift(start))?;
     let ports = match ports {
-        Some(list) => Some(parse_ports(list, host).map_err(|wrong| wrong.shift(text.len() - list.len()))?),
+        Some(list) => {
+            let at = text.len() - list.len();
+            Some(parse_ports(list, &text[..at - 1]).map_err(|wrong| wrong.shift(at))?)
+        }
         None if raw => {
             let hint = format!("write `{text}:5432` with the port that is meant");
             return Err(Wrong::new(text.len(), RuleFault::RawWithoutPort).hint(hint));
@@ -292,6 +295,7 @@ fn split_ports(text: &str) -> Result<(&str, Option<&str>), Wrong> {
     Ok(colon_from(0))
 }
 
+/// Parses what follows the colon. `host` is what stands before it, for the hints.
 fn parse_ports(list: &str, host: &str) -> Result<Ports, Wrong> {
     if let Some(at) = list.find('/') {
         return Err(Wrong::new(at, RuleFault::Path).hint(if_rule(&format!("{host}:{}", &list[..at]))));

@@ -194,12 +194,12 @@ fn deny_and_allow(rules: &[&str]) -> &'static str {
     let parse = |text: &&str| Rule::parse(text, FLAG).unwrap();
     let (allow, deny): (Vec<_>, Vec<_>) = (rules.iter().map(parse).collect(), rules.iter().map(parse).collect());
     let policy = Policy::new(Mode::Allowlist, allow, deny).unwrap();
-    let targets = rules.iter().map(|rule| crate::target(&format!("{rule}:443")));
+    let mut targets = rules.iter().map(|rule| crate::target(&format!("{rule}:443")));
     let refused = |target: Target| {
         let decision = policy.decide(&target, &HostFacts::default());
         matches!(decision, Decision::Refuse(refusal) if refusal.reason() == Reason::Denied)
     };
-    if targets.map(refused).all(|denied| denied) { "deny" } else { "allow" }
+    if targets.all(refused) { "deny" } else { "allow" }
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! The tests of the policy, in one binary: tables of facts, the shared cases, and properties against a slow oracle.
 
+// clippy.toml allows these in tests, which to clippy are the functions marked `#[test]` and not those that they share.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod cases;
 mod decisions;
 mod oracle;

@@ -25,6 +25,7 @@ fn rules_are_stored_in_canonical_form() {
         ("tcp://*.example.com:*", "tcp://*.example.com:*"),
         ("tcp://[2001:db8::1]:5432", "tcp://[2001:db8::1]:5432"),
         ("bücher.example", "xn--bcher-kva.example"),
+        ("bücher.example.", "xn--bcher-kva.example"),
         ("bu\u{308}cher.example", "xn--bcher-kva.example"),
         ("BÜCHER.example", "xn--bcher-kva.example"),
         ("*.президент.рф:443", "*.xn--d1abbgf6aiiy.xn--p1ai:443"),
@@ -84,6 +85,10 @@ fn errors_quote_the_rule_name_the_place_and_say_what_to_write() {
         ),
         ("github.com:ssh", "column 12: `ssh` is no port: a service is written by its number; write `github.com:22`"),
         ("github.com:", "column 12: a port is missing; write `github.com` for 443 and 80, or `github.com:443`"),
+        (
+            "tcp://github.com:ssh",
+            "column 18: `ssh` is no port: a service is written by its number; write `tcp://github.com:22`",
+        ),
         ("github.com:9-1", "column 12: a range of ports that runs backwards; write `1-9`"),
         (
             "github.com:22,*",
@@ -262,6 +267,8 @@ fn these_are_no_rules_either() {
         "::1%lo",
         "a::g",
         "xn--.com",
+        "bücher.example..",
+        "bücher..example",
         "\u{202e}moc.buhtig",
         "github.com\n",
         "github.com\u{a0}",
