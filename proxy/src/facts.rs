@@ -8,8 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ipnet::IpNet;
-use netbox_config::HostFacts;
+use netbox_config::{HostFacts, IpNet};
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::SockaddrStorage;
@@ -34,6 +33,14 @@ impl Facts {
     pub fn new(listeners: Vec<SocketAddr>) -> Self {
         let facts = gather(&listeners).unwrap_or_else(|_| nothing_known(&listeners));
         Self { listeners, latest: Mutex::new(Snapshot { gathered: Instant::now(), facts: Arc::new(facts) }) }
+    }
+
+    /// These facts, for ever.
+    #[cfg(test)]
+    pub(crate) fn fixed(facts: HostFacts) -> Self {
+        // Gathered in the future, so never old.
+        let gathered = Instant::now() + Duration::from_secs(1 << 30);
+        Self { listeners: facts.listeners.clone(), latest: Mutex::new(Snapshot { gathered, facts: Arc::new(facts) }) }
     }
 
     /// The facts, at most [`MAX_AGE`] old. Where the kernel cannot be asked (no descriptor left), the last ones stay in force.
@@ -83,7 +90,8 @@ impl Entry {
     /// it. A single address is `own` already, unless it is the peer's.
     fn on_link(&self) -> Option<IpNet> {
         let network = IpNet::with_netmask(self.peer.unwrap_or(self.address), self.netmask?).ok()?.trunc();
-        let single = network.prefix_len() == network.max_prefix_len() && self.peer.is_none_or(|peer| peer == self.address);
+        let single =
+            network.prefix_len() == network.max_prefix_len() && self.peer.is_none_or(|peer| peer == self.address);
         (self.up && !single && network.prefix_len() > 0).then_some(network)
     }
 }
@@ -115,4 +123,91 @@ fn is_link_local(address: IpAddr) -> bool {
 fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
     let v4 = address.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
     v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::from(v6.ip())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    /// An interface that is up, with an address and its prefix length.
+    fn entry(text: &str, prefix: u8) -> Entry {
+        let address = address(text);
+        let netmask = IpNet::new(address, prefix).unwrap().netmask();
+        Entry { up: true, address, peer: None, netmask: Some(netmask) }
+    }
+
+    fn facts(entries: impl IntoIterator<Item = Entry>) -> HostFacts {
+        facts_of(entries.into_iter(), &[])
+    }
+
+    fn shown(prefixes: &[IpNet]) -> Vec<String> {
+        prefixes.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn own_addresses_and_their_prefixes() {
+        let facts = facts([
+            entry("127.0.0.1", 8),
+            entry("::1", 128),
+            entry("203.0.113.9", 24),
+            entry("203.0.113.10", 24),
+            entry("2001:db8::9", 64),
+            entry("fe80::1", 64),
+            entry("169.254.7.7", 16),
+        ]);
+        let own = ["203.0.113.9", "203.0.113.10", "2001:db8::9", "fe80::1", "169.254.7.7"].map(address);
+        assert_eq!(facts.own, own);
+        assert_eq!(shown(&facts.on_link), ["203.0.113.0/24", "2001:db8::/64"]);
+    }
+
+    #[test]
+    fn single_addresses_and_length_zero_are_no_prefix() {
+        let facts = facts([entry("203.0.113.9", 32), entry("2001:db8::9", 128), entry("203.0.113.77", 0)]);
+        assert_eq!(facts.own.len(), 3);
+        assert!(facts.on_link.is_empty());
+    }
+
+    #[test]
+    fn an_interface_that_is_down_reaches_nothing_but_its_address_is_ours() {
+        let facts = facts([Entry { up: false, ..entry("203.0.113.9", 24) }]);
+        assert_eq!(facts.own, [address("203.0.113.9")]);
+        assert!(facts.on_link.is_empty());
+    }
+
+    #[test]
+    fn the_peer_of_a_point_to_point_link_is_on_link() {
+        let facts = facts([Entry { peer: Some(address("203.0.113.77")), ..entry("198.51.100.1", 32) }]);
+        assert_eq!(facts.own, [address("198.51.100.1")]);
+        assert_eq!(shown(&facts.on_link), ["203.0.113.77/32"]);
+    }
+
+    #[test]
+    fn further_addresses_of_the_loopback_interface_are_the_host() {
+        let facts = facts([entry("127.0.0.1", 8), entry("203.0.113.9", 24)]);
+        assert_eq!(facts.own, [address("203.0.113.9")]);
+        assert_eq!(shown(&facts.on_link), ["203.0.113.0/24"]);
+    }
+
+    #[test]
+    fn the_kernel_is_not_asked_each_time() {
+        let listener = "127.0.0.1:8080".parse().unwrap();
+        let facts = Facts::new(vec![listener]);
+        let current = facts.current();
+        assert_eq!(current.listeners, [listener]);
+        assert!(current.own.iter().all(|address| !address.is_loopback()));
+        facts.latest.lock().unwrap().gathered = Instant::now();
+        assert!(Arc::ptr_eq(&facts.current(), &facts.latest.lock().unwrap().facts));
+        let before = facts.current();
+        facts.latest.lock().unwrap().gathered = Instant::now() - MAX_AGE;
+        assert!(!Arc::ptr_eq(&facts.current(), &before));
+    }
+
+    #[test]
+    fn a_host_that_cannot_be_asked_has_neighbours_everywhere() {
+        assert_eq!(shown(&nothing_known(&[]).on_link), ["0.0.0.0/0", "::/0"]);
+    }
 }

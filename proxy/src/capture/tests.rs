@@ -1,1 +1,9 @@
+//! Captured connections over loopback: the original destination is injected, lookups and dials are scripted.
 
+mod cases;
+mod http;
+mod ports;
+mod refusals;
+mod servers_first;
+mod tls;
+mod world;

@@ -90,11 +90,12 @@ impl HeadScan {
     }
 
     fn skip_empty_lines(&self, buffer: &mut BytesMut) {
-        while buffer.starts_with(b"\r\n") {
-            buffer.advance(2);
-        }
-        while self.ends == Lines::Lenient && buffer.starts_with(b"\n") {
-            buffer.advance(1);
+        loop {
+            match &buffer[..] {
+                [b'\r', b'\n', ..] => buffer.advance(2),
+                [b'\n', ..] if self.ends == Lines::Lenient => buffer.advance(1),
+                _ => return,
+            }
         }
     }
 }
