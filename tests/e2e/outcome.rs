@@ -24,6 +24,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Asserts that netbox says it was there, unless it has an exit code for a run that did not begin: no test may
+    /// pass because netbox was missing.
+    pub fn assert_begun(&self) {
+        let begun = self.events_of("start").len() == 1;
+        assert!(begun || matches!(self.code, None | Some(2 | 125..=127)), "no `start` event of {self}");
+    }
+
     /// Standard output as text.
     pub fn stdout(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()

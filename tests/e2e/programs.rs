@@ -65,8 +65,8 @@ impl Program {
     /// Whether the program is there, for the user as whom the tests run.
     pub fn is_installed(&self, path: &std::ffi::OsStr) -> bool {
         std::env::split_paths(path).any(|folder| {
-            let access = nix::unistd::AccessFlags::X_OK;
-            nix::unistd::access(&folder.join(self.name), access).is_ok()
+            let program = folder.join(self.name);
+            nix::unistd::access(&program, nix::unistd::AccessFlags::X_OK).is_ok()
         })
     }
 }

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use nix::unistd::{AccessFlags, access};
+
 use crate::arrivals::{Arrival, Mark};
 use crate::identity::Identity;
 use crate::network::{self, Network};
@@ -197,13 +199,15 @@ impl World {
         socket.recv(&mut [0; 512]).expect("the server answers");
     }
 
-    /// The system's folders first: a wrapper in somebody's home would be another program than the one that is meant,
-    /// and the test user may not be let in there.
+    /// The system's folders first: a wrapper in somebody's home would be another program than the one that is meant.
+    /// Folders that the test user may not enter are left out: a command that is nowhere would else be one that may
+    /// not be executed.
     pub fn search_path(&self) -> OsString {
+        let system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
         let inherited = std::env::var_os("PATH").unwrap_or_default();
-        let mut path = OsString::from("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:");
-        path.push(inherited);
-        path
+        let folders = std::env::split_paths(system).chain(std::env::split_paths(&inherited));
+        let enterable = folders.filter(|folder| access(folder, AccessFlags::X_OK).is_ok());
+        std::env::join_paths(enterable).expect("folders from a path")
     }
 
     /// Removes the folder. The namespaces end with the process.

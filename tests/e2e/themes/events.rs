@@ -115,7 +115,9 @@ fn an_http_decision_has_method_and_url(world: &World) {
     let (name, outcome) = fetch(world, "events-url");
     let decision = outcome.allowed(&name, 80, "listed");
     assert_eq!(decision["method"], "GET", "{outcome}");
-    assert_eq!(decision["url"], "http://events-url.example.com/page", "{outcome}");
+    // The port may be written out.
+    let url = decision["url"].as_str().unwrap_or_default().replace(":80/", "/");
+    assert_eq!(url, "http://events-url.example.com/page", "{outcome}");
 }
 
 /// A path of 5,000 bytes with a terminal's escape sequence in it, refused: a line is at most 4 KiB.

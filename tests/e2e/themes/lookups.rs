@@ -69,6 +69,7 @@ fn two_names_on_one_address_get_two_addresses(world: &World) {
     let other = world.zone().host_at("lookup-two", &host.addresses);
     let words = ["lookup", &host.name, ";", "lookup", &other.name];
     let outcome = several(world, &["--allow", &host.name, "--allow", &other.name], &words);
+    assert_synthetic(&outcome);
     let found = addresses(&outcome);
     let unique: std::collections::HashSet<_> = found.iter().collect();
     assert_eq!((found.len(), unique.len()), (4, 4), "two addresses each, all different: {outcome}");
@@ -78,6 +79,7 @@ fn a_name_has_one_address_however_often_it_is_asked_for(world: &World) {
     let host = world.zone().host("lookup-again");
     let words = ["lookup", &host.name, ";", "lookup", &host.name, ";", "lookup", &host.name];
     let outcome = several(world, &["--allow", &host.name], &words);
+    assert_synthetic(&outcome);
     let found = addresses(&outcome);
     let unique: std::collections::HashSet<_> = found.iter().collect();
     assert_eq!((found.len(), unique.len()), (6, 2), "the same two addresses each time: {outcome}");
