@@ -18,6 +18,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a command, and everything that it starts, with the network limited to the policy
+    #[command(override_usage = "netbox run [OPTIONS] [--] CMD [ARG]...")]
     Run(RunArguments),
     /// Say whether a target would be allowed, and by which rule
     Check(CheckArguments),

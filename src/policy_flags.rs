@@ -3,7 +3,7 @@
 use std::env;
 use std::str::FromStr;
 
-use netbox_config::{Mode, Policy, Rule, Source, split_rules};
+use netbox_config::{Mode, Policy, Rule, RuleError, Source, split_rules};
 
 use crate::cli::PolicyArguments;
 
@@ -22,8 +22,8 @@ pub struct Effective {
 /// # Errors
 /// One line that quotes the rule or the mode, with its source.
 pub fn resolve(arguments: &PolicyArguments) -> Result<Effective, String> {
-    let allow = rules(&arguments.allow, "--allow", "NETBOX_ALLOW")?;
-    let deny = rules(&arguments.deny, "--deny", "NETBOX_DENY")?;
+    let allow = rules(&arguments.allow, "--allow", "NETBOX_ALLOW", Rule::parse)?;
+    let deny = rules(&arguments.deny, "--deny", "NETBOX_DENY", Rule::parse_deny)?;
     let mode = match (arguments.mode, variable("NETBOX_MODE")?) {
         (Some(mode), _) => Some(mode),
         (None, Some(text)) => Some(Mode::from_str(&text).map_err(|error| format!("NETBOX_MODE: {error}"))?),
@@ -38,14 +38,19 @@ pub fn resolve(arguments: &PolicyArguments) -> Result<Effective, String> {
     Ok(Effective { policy, warnings, is_default })
 }
 
-fn rules(flags: &[String], flag: &'static str, name: &'static str) -> Result<Vec<Rule>, String> {
+fn rules(
+    flags: &[String],
+    flag: &'static str,
+    name: &'static str,
+    parse: fn(&str, Source) -> Result<Rule, RuleError>,
+) -> Result<Vec<Rule>, String> {
     let mut rules = Vec::new();
     let from_flags = flags.iter().map(|list| (list.clone(), Source::Flag(flag)));
     // An empty variable is one that is not set.
     let from_environment = variable(name)?.map(|list| (list, Source::Environment(name)));
     for (list, source) in from_flags.chain(from_environment) {
-        for text in split_rules(&list).map_err(|error| format!("{source}: {error}"))? {
-            rules.push(Rule::parse(&text, source.clone()).map_err(|error| error.to_string())?);
+        for text in split_rules(&list).map_err(|error| error.with_source(source.clone()).to_string())? {
+            rules.push(parse(&text, source.clone()).map_err(|error| error.to_string())?);
         }
     }
     Ok(rules)
