@@ -299,4 +299,4 @@ async fn read_request(client: &mut Connection) -> Option<RequestHead> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

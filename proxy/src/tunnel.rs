@@ -359,3 +359,6 @@ impl Drop for Pipe {
         PIPES_IN_USE.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests;

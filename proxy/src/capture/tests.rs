@@ -6,4 +6,4 @@ mod ports;
 mod refusals;
 mod servers_first;
 mod tls;
-mod world;
+pub(crate) mod world;

@@ -363,3 +363,6 @@ async fn response_head(stream: &TcpStream, buffer: &mut BytesMut) -> Result<Byte
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

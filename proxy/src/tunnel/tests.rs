@@ -1,0 +1,201 @@
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::capture::tests::world::{expect, expect_end, expect_reset, rest, send, soon};
+
+/// Two ends of one connection over loopback.
+async fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    (near, listener.accept().await.unwrap().0)
+}
+
+/// A client and a server with a tunnel between them.
+async fn tunnelled() -> (TcpStream, TcpStream, JoinHandle<TunnelEnd>, Arc<Counts>) {
+    let (client, near) = pair().await;
+    let (far, server) = pair().await;
+    let counts = Arc::new(Counts::default());
+    let counting = Arc::clone(&counts);
+    let tunnel = async move { tunnel(Connection::new(near), Connection::new(far), Open, &counting).await };
+    (client, server, tokio::spawn(tunnel), counts)
+}
+
+/// Bytes that show where one was lost, doubled or swapped.
+fn pattern(length: usize) -> Vec<u8> {
+    (0u32..).flat_map(|number| number.to_le_bytes()).take(length).collect()
+}
+
+#[tokio::test]
+async fn a_half_close_is_passed_on_and_the_other_direction_goes_on() {
+    let (mut client, mut server, tunnel, counts) = tunnelled().await;
+    send(&mut client, "question").await;
+    client.shutdown().await.unwrap();
+    assert_eq!(rest(&mut server).await, b"question");
+    send(&mut server, "answer").await;
+    expect(&mut client, "answer").await;
+    assert!(!tunnel.is_finished());
+    server.shutdown().await.unwrap();
+    expect_end(&mut client).await;
+    assert_eq!(soon(tunnel).await.unwrap(), TunnelEnd::Done);
+    assert_eq!((counts.sent.load(Ordering::Relaxed), counts.received.load(Ordering::Relaxed)), (8, 6));
+}
+
+#[tokio::test]
+async fn a_reset_of_one_side_resets_the_other() {
+    for server_resets in [false, true] {
+        let (client, server, tunnel, _) = tunnelled().await;
+        let (gone, mut left) = if server_resets { (server, client) } else { (client, server) };
+        gone.set_zero_linger().unwrap();
+        drop(gone);
+        expect_reset(&mut left).await;
+        assert_eq!(soon(tunnel).await.unwrap(), TunnelEnd::Reset);
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_said_before_it_stopped_reading_arrives() {
+    let (mut client, mut server, tunnel, _) = tunnelled().await;
+    send(&mut server, "no more").await;
+    server.shutdown().await.unwrap();
+    expect(&mut client, "no more").await;
+    drop(server);
+    // Until the server's kernel has told that nobody reads.
+    let chunk = pattern(64 * 1024);
+    while client.write_all(&chunk).await.is_ok() {}
+    assert_eq!(soon(tunnel).await.unwrap(), TunnelEnd::Reset);
+}
+
+#[tokio::test]
+async fn what_is_held_goes_first() {
+    let (mut client, near) = pair().await;
+    let (far, mut server) = pair().await;
+    let (mut near, mut far) = (Connection::new(near), Connection::new(far));
+    near.buffer.extend_from_slice(b"held by the client, ");
+    far.buffer.extend_from_slice(b"held by the server, ");
+    send(&mut client, "then more").await;
+    send(&mut server, "then more").await;
+    let counts = Arc::new(Counts::default());
+    let counting = Arc::clone(&counts);
+    let tunnel = tokio::spawn(async move { tunnel(near, far, Open, &counting).await });
+    expect(&mut server, "held by the client, then more").await;
+    expect(&mut client, "held by the server, then more").await;
+    drop((client, server));
+    soon(tunnel).await.unwrap();
+    assert_eq!(counts.sent.load(Ordering::Relaxed), 29);
+}
+
+/// A pump whose progress can be seen.
+async fn pumped(limit: u64, bytes: Vec<u8>) -> (Result<Pumped, PumpError>, Vec<u8>, u64) {
+    let (mut source, from) = pair().await;
+    let (to, mut sink) = pair().await;
+    let feeding = tokio::spawn(async move {
+        send(&mut source, bytes).await;
+        source
+    });
+    let reading = tokio::spawn(async move {
+        let mut received = Vec::new();
+        sink.read_to_end(&mut received).await.unwrap();
+        received
+    });
+    let moved = AtomicU64::new(0);
+    let pumping = async {
+        let ended = pump(&from, &to, limit, &moved).await;
+        drop(to);
+        ended
+    };
+    let closing = async {
+        let source = feeding.await.unwrap();
+        drop(source);
+        reading.await.unwrap()
+    };
+    let (ended, received) = soon(async { tokio::join!(pumping, closing) }).await;
+    (ended, received, moved.into_inner())
+}
+
+#[tokio::test]
+async fn a_stream_arrives_whole_and_in_order() {
+    // Long enough to be spliced.
+    let bytes = pattern(32 << 20);
+    let (ended, received, moved) = pumped(u64::MAX, bytes.clone()).await;
+    assert_eq!(ended, Ok(Pumped::End));
+    assert!(received == bytes);
+    assert_eq!(moved, bytes.len() as u64);
+}
+
+#[tokio::test]
+async fn a_pump_takes_no_more_than_its_limit() {
+    for limit in [0, 1, 100, 100_000, BUSY, BUSY + 1, 5_000_001] {
+        let (mut source, from) = pair().await;
+        let (to, mut sink) = pair().await;
+        let bytes = pattern(usize::try_from(limit).unwrap() + 3);
+        let sent = bytes.clone();
+        let feeding = tokio::spawn(async move {
+            send(&mut source, sent).await;
+            source
+        });
+        let moved = AtomicU64::new(0);
+        let pumping = async {
+            // A limit of nothing still waits for the source, so it is never asked for that.
+            if limit > 0 {
+                assert_eq!(pump(&from, &to, limit, &moved).await, Ok(Pumped::Limit));
+            }
+            drop(to);
+        };
+        let reading = async {
+            let mut received = Vec::new();
+            sink.read_to_end(&mut received).await.unwrap();
+            received
+        };
+        let ((), received) = soon(async { tokio::join!(pumping, reading) }).await;
+        assert!(received == bytes[..bytes.len() - 3], "{limit}");
+        let source = feeding.await.unwrap();
+        let mut left = vec![0; 3];
+        let mut from = from;
+        soon(from.read_exact(&mut left)).await.unwrap();
+        assert_eq!(left, bytes[bytes.len() - 3..], "{limit}");
+        drop(source);
+    }
+}
+
+/// Held by the tests that look at how many pipes there are.
+static COUNTING_PIPES: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+#[tokio::test]
+async fn a_stream_is_spliced_and_a_pause_gives_its_pipe_back() {
+    let _alone = COUNTING_PIPES.lock().await;
+    let (mut client, mut server, tunnel, _) = tunnelled().await;
+    let bytes = pattern(8 << 20);
+    let sent = bytes.clone();
+    let sending = tokio::spawn(async move {
+        send(&mut client, &sent).await;
+        client
+    });
+    let mut received = vec![0; bytes.len()];
+    soon(server.read_exact(&mut received)).await.unwrap();
+    assert!(received == bytes);
+    // Other tests splice at the same time, but none for long.
+    let mut client = sending.await.unwrap();
+    assert!(PIPES_IN_USE.load(Ordering::Relaxed) > 0);
+    soon(async {
+        while PIPES_IN_USE.load(Ordering::Relaxed) > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    send(&mut client, "small again").await;
+    expect(&mut server, "small again").await;
+    drop((client, server));
+    assert_eq!(soon(tunnel).await.unwrap(), TunnelEnd::Done);
+}
+
+#[test]
+fn there_are_only_so_many_pipes_and_each_is_worth_it() {
+    let _alone = COUNTING_PIPES.blocking_lock();
+    let pipes: Vec<Pipe> = std::iter::from_fn(Pipe::acquire).collect();
+    assert!(pipes.len() <= PIPES);
+    assert!(pipes.iter().all(|pipe| pipe.size >= usize::try_from(LEAST_PIPE_SIZE).unwrap()));
+}
