@@ -30,6 +30,7 @@ const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
+const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_PREFSRC: u16 = 7;
 const LOOPBACK_INDEX: u32 = 1;
@@ -56,10 +57,11 @@ pub(crate) fn set_up() -> Result<Interfaces, Failure> {
         let address4 = address(&mut batch, device, libc::AF_INET, &ADDRESS4.octets(), 24);
         let route4 = default_route(&mut batch, device, libc::AF_INET, Some(&ADDRESS4.octets()));
         let address6 = address(&mut batch, device, libc::AF_INET6, &ADDRESS6.octets(), 64);
+        let local6 = local_route6(&mut batch, device);
         let route6 = default_route(&mut batch, device, libc::AF_INET6, None);
-        let awaited = [loopback, created, address4, route4, address6, route6];
+        let awaited = [loopback, created, address4, route4, address6, local6, route6];
         let answers = socket.transact(&batch, &awaited).at(Step::Interfaces, "the route socket")?;
-        let &[loopback, created, address4, route4, address6, route6] = answers.as_slice() else {
+        let &[loopback, created, address4, route4, address6, local6, route6] = answers.as_slice() else {
             return Err(Failure::outcome(Step::Interfaces, "the kernel's answers do not match the requests"));
         };
         loopback.at(Step::Interfaces, "`lo`")?;
@@ -73,6 +75,10 @@ pub(crate) fn set_up() -> Result<Interfaces, Failure> {
         // Without IPv6 (`disable_ipv6`, or a kernel built without it) the sandbox has none either.
         let ipv6 = address6.is_ok();
         if ipv6 {
+            match local6 {
+                Err(Errno::EEXIST) => {}
+                other => other.at(Step::Interfaces, "the route to the IPv6 address")?,
+            }
             route6.at(Step::Interfaces, "the IPv6 default route")?;
         }
         return Ok(Interfaces { stub, ipv6 });
@@ -125,6 +131,20 @@ fn address(batch: &mut Batch, index: u32, family: i32, octets: &[u8], prefix: u8
     batch.request(RTM_NEWADDR, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, &header, |attributes| {
         attributes.bytes(IFA_LOCAL, octets);
         attributes.bytes(IFA_ADDRESS, octets);
+    })
+}
+
+/// `struct rtmsg` of rtnetlink(7): `local ADDRESS6 dev INDEX table local`.
+///
+/// The kernel adds this route itself, but from a work queue, some time after it has acknowledged the address. A reply that
+/// is sent before is not to a local destination, and the filter drops it: seen as a first IPv6 connect that takes a second.
+fn local_route6(batch: &mut Batch, index: u32) -> u32 {
+    let family = libc::AF_INET6 as u8;
+    let (table, protocol) = (libc::RT_TABLE_LOCAL, libc::RTPROT_KERNEL);
+    let header = [family, 128, 0, 0, table, protocol, libc::RT_SCOPE_UNIVERSE, libc::RTN_LOCAL, 0, 0, 0, 0];
+    batch.request(RTM_NEWROUTE, NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, &header, |attributes| {
+        attributes.bytes(RTA_DST, &ADDRESS6.octets());
+        attributes.bytes(RTA_OIF, &index.to_ne_bytes());
     })
 }
 
