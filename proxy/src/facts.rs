@@ -1,8 +1,9 @@
 //! What the host's own addresses are, for the judgement of addresses.
 //!
-//! The policy is pure; what it must know of this machine is gathered here with `getifaddrs(3)` and handed over as [`HostFacts`]: the
-//! host's own addresses, the prefixes that lie on-link at its interfaces, and netbox's own listeners. Interfaces come and go (a VPN,
-//! a container bridge), so the facts are gathered again once they are older than [`MAX_AGE`].
+//! The policy is pure; what it must know of this machine is gathered here with `getifaddrs(3)` and handed over as
+//! [`HostFacts`]: the host's own addresses, the prefixes that lie on-link at its interfaces, and netbox's own
+//! listeners. Interfaces come and go (a VPN, a container bridge), so the facts are gathered again once they are older
+//! than [`MAX_AGE`].
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,7 +44,8 @@ impl Facts {
         Self { listeners: facts.listeners.clone(), latest: Mutex::new(Snapshot { gathered, facts: Arc::new(facts) }) }
     }
 
-    /// The facts, at most [`MAX_AGE`] old. Where the kernel cannot be asked (no descriptor left), the last ones stay in force.
+    /// The facts, at most [`MAX_AGE`] old. Where the kernel cannot be asked (no descriptor left), the last ones stay in
+    /// force.
     pub fn current(&self) -> Arc<HostFacts> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if latest.gathered.elapsed() >= MAX_AGE {
@@ -60,7 +62,8 @@ fn gather(listeners: &[SocketAddr]) -> nix::Result<HostFacts> {
     Ok(facts_of(getifaddrs()?.filter_map(|interface| Entry::new(&interface)), listeners))
 }
 
-/// The facts of a host that could never be asked: every address counts as on-link, so that only what a rule names is reached.
+/// The facts of a host that could never be asked: every address counts as on-link, so that only what a rule names is
+/// reached.
 fn nothing_known(listeners: &[SocketAddr]) -> HostFacts {
     let everywhere = [IpAddr::from([0; 4]), IpAddr::from([0; 16])].map(|any| IpNet::new_assert(any, 0));
     HostFacts { own: Vec::new(), on_link: everywhere.to_vec(), listeners: listeners.to_vec() }
@@ -86,8 +89,8 @@ impl Entry {
         })
     }
 
-    /// What the kernel reaches through the interface without a gateway. A prefix of length 0 is none: the kernel makes no route of
-    /// it. A single address is `own` already, unless it is the peer's.
+    /// What the kernel reaches through the interface without a gateway. A prefix of length 0 is none: the kernel makes
+    /// no route of it. A single address is `own` already, unless it is the peer's.
     fn on_link(&self) -> Option<IpNet> {
         let network = IpNet::with_netmask(self.peer.unwrap_or(self.address), self.netmask?).ok()?.trunc();
         let single =
@@ -96,8 +99,8 @@ impl Entry {
     }
 }
 
-/// `getifaddrs` gives what an interface has; loopback and link-local prefixes are non-public by class and left out. Further
-/// addresses of `lo` count like any other interface's: they are this host.
+/// `getifaddrs` gives what an interface has; loopback and link-local prefixes are non-public by class and left out.
+/// Further addresses of `lo` count like any other interface's: they are this host.
 fn facts_of(entries: impl Iterator<Item = Entry>, listeners: &[SocketAddr]) -> HostFacts {
     let mut facts = HostFacts { own: Vec::new(), on_link: Vec::new(), listeners: listeners.to_vec() };
     for entry in entries.filter(|entry| !entry.address.is_loopback()) {

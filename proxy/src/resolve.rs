@@ -1,13 +1,14 @@
 //! Names to addresses, as the host resolves them.
 //!
-//! [`HostResolver`] asks `getaddrinfo(3)`, so that `/etc/hosts`, `nsswitch.conf`, split DNS and a local cache count just as they do
-//! for every other program of the user. `getaddrinfo` blocks, and may block for long: each lookup has a thread of its own (not one
-//! of the runtime's, whose shutdown would wait for it), at most [`CONCURRENT_LOOKUPS`] at once, and nobody waits for one longer than
-//! [`LOOKUP_DEADLINE`]. Those who ask for the same name while it is being looked up share one lookup. Nothing else is cached here:
-//! that is the host's business.
+//! [`HostResolver`] asks `getaddrinfo(3)`, so that `/etc/hosts`, `nsswitch.conf`, split DNS and a local cache count
+//! just as they do for every other program of the user. `getaddrinfo` blocks, and may block for long: each lookup has a
+//! thread of its own (not one of the runtime's, whose shutdown would wait for it), at most [`CONCURRENT_LOOKUPS`] at
+//! once, and nobody waits for one longer than [`LOOKUP_DEADLINE`]. Those who ask for the same name while it is being
+//! looked up share one lookup. Nothing else is cached here: that is the host's business.
 //!
-//! Only a [`HostName`] can be looked up. `getaddrinfo` takes `127.1`, `0x7f000001` and `2130706433` for addresses; a `HostName`
-//! cannot hold them. That no search list is applied is for the process to arrange (`LOCALDOMAIN=.` before its threads start).
+//! Only a [`HostName`] can be looked up. `getaddrinfo` takes `127.1`, `0x7f000001` and `2130706433` for addresses; a
+//! `HostName` cannot hold them. That no search list is applied is for the process to arrange (`LOCALDOMAIN=.` before
+//! its threads start).
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -89,7 +90,8 @@ impl HostResolver {
     /// Joins the lookup of `name` that is under way, or starts one.
     fn join(&self, name: &HostName) -> watch::Receiver<Option<Outcome>> {
         let mut flights = self.shared.flights();
-        if let Some(flight) = flights.get(name) {
+        // One whose task is gone without an outcome (its runtime ended) would never land.
+        if let Some(flight) = flights.get(name).filter(|flight| flight.has_changed().is_ok()) {
             return flight.clone();
         }
         let (landed, flight) = watch::channel(None);
@@ -162,16 +164,21 @@ fn abandoned() -> LookupError {
     LookupError::Failed("the lookup was abandoned".to_owned())
 }
 
-/// `getaddrinfo(3)` for both families. Without `AI_ADDRCONFIG`: which families work is found out by dialling, and a host whose only
-/// interface is down should still tell "no such name" from "no network".
+/// `getaddrinfo(3)` for both families. Without `AI_ADDRCONFIG`: which families work is found out by dialling, and a
+/// host whose only interface is down should still tell "no such name" from "no network".
 fn host_addresses(name: &HostName) -> Outcome {
     let hints = AddrInfoHints { socktype: SockType::Stream.into(), ..AddrInfoHints::default() };
-    let answers = dns_lookup::getaddrinfo(Some(name.as_str()), None, Some(hints)).map_err(|error| match error.kind() {
+    let answers = dns_lookup::getaddrinfo(Some(name.as_str()), None, Some(hints)).map_err(failure)?;
+    kept(answers.filter_map(Result::ok).map(|answer| answer.sockaddr.ip()))
+}
+
+/// The two codes that are answers (`EAI_NONAME`, `EAI_NODATA`), and the others.
+fn failure(error: dns_lookup::LookupError) -> LookupError {
+    match error.kind() {
         LookupErrorKind::NoName => LookupError::NotFound,
         LookupErrorKind::NoData => LookupError::NoAddress,
         _ => LookupError::Failed(std::io::Error::from(error).to_string()),
-    })?;
-    kept(answers.filter_map(Result::ok).map(|answer| answer.sockaddr.ip()))
+    }
 }
 
 /// The addresses worth trying: each once, the first [`MAX_ADDRESSES`], in their order.
@@ -186,4 +193,124 @@ fn kept(answers: impl Iterator<Item = IpAddr>) -> Outcome {
         }
     }
     if addresses.is_empty() { Err(LookupError::NoAddress) } else { Ok(addresses) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn name(text: &str) -> HostName {
+        HostName::parse_wire(text.as_bytes()).unwrap()
+    }
+
+    fn public(last: u8) -> IpAddr {
+        IpAddr::from([203, 0, 113, last])
+    }
+
+    /// A blocking call that reports each name it is asked for and then waits to be told the outcome.
+    fn scripted() -> (Box<Blocking>, mpsc::Receiver<HostName>, mpsc::Sender<Outcome>) {
+        let (asked, asking) = mpsc::channel();
+        let (answer, answers) = mpsc::channel::<Outcome>();
+        let (asked, answers) = (Mutex::new(asked), Mutex::new(answers));
+        let blocking = move |name: &HostName| {
+            asked.lock().unwrap().send(name.clone()).unwrap();
+            answers.lock().unwrap().recv().unwrap_or(Err(LookupError::NotFound))
+        };
+        (Box::new(blocking), asking, answer)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn those_who_ask_for_the_same_name_share_one_lookup() {
+        let (blocking, asking, answer) = scripted();
+        let resolver = Arc::new(HostResolver::with(8, LOOKUP_DEADLINE, blocking));
+        let (asked, mut flights) = (name("a.example"), Vec::new());
+        flights.extend((0..100).map(|_| resolver.join(&asked)));
+        assert_eq!(asking.recv().unwrap(), asked);
+        // Whoever comes while it is under way joins too, and one who goes away takes it from nobody.
+        flights.truncate(50);
+        flights.push(resolver.join(&asked));
+        answer.send(Ok(vec![public(1)])).unwrap();
+        for mut flight in flights {
+            assert_eq!(*flight.wait_for(Option::is_some).await.unwrap(), Some(Ok(vec![public(1)])));
+        }
+        assert!(asking.try_recv().is_err(), "one lookup was enough");
+        // Nothing is kept: the next one asks again.
+        answer.send(Err(LookupError::NotFound)).unwrap();
+        assert_eq!(resolver.addresses(&asked).await, Err(LookupError::NotFound));
+        assert_eq!(asking.recv().unwrap(), asked);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_more_than_so_many_lookups_at_once() {
+        let (blocking, asking, answer) = scripted();
+        let resolver = HostResolver::with(2, LOOKUP_DEADLINE, blocking);
+        let flights: Vec<_> = ["a", "b", "c", "d"].map(|label| resolver.join(&name(label))).into_iter().collect();
+        let mut asked: HashSet<_> = [asking.recv().unwrap(), asking.recv().unwrap()].into();
+        assert_eq!(resolver.shared.turns.available_permits(), 0);
+        assert!(asking.try_recv().is_err());
+        for _ in 0..4 {
+            answer.send(Ok(vec![public(1)])).unwrap();
+        }
+        asked.extend([asking.recv().unwrap(), asking.recv().unwrap()]);
+        assert_eq!(asked.len(), 4);
+        for mut flight in flights {
+            assert!(flight.wait_for(Option::is_some).await.unwrap().as_ref().unwrap().is_ok());
+        }
+    }
+
+    /// The clock is stopped and moves on as soon as nothing else can happen, which is when the lookup hangs.
+    #[tokio::test(start_paused = true)]
+    async fn a_lookup_that_hangs_fails_at_the_deadline_and_keeps_its_turn() {
+        let (blocking, _asking, _answer) = scripted();
+        let resolver = HostResolver::with(1, LOOKUP_DEADLINE, blocking);
+        let start = Instant::now();
+        assert_eq!(resolver.addresses(&name("a.example")).await, Err(LookupError::Failed("timed out".to_owned())));
+        assert_eq!(start.elapsed(), LOOKUP_DEADLINE);
+        let busy = Err(LookupError::Failed("too many lookups at once".to_owned()));
+        assert_eq!(resolver.addresses(&name("b.example")).await, busy);
+        assert!(resolver.shared.flights().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_lookup_that_panics_fails() {
+        let resolver = HostResolver::with(1, LOOKUP_DEADLINE, Box::new(|_| panic!("a fault of the library")));
+        for _ in 0..2 {
+            assert_eq!(resolver.addresses(&name("a.example")).await, Err(abandoned()));
+        }
+        // The turn comes back, if perhaps after the outcome.
+        assert!(resolver.shared.turns.acquire().await.is_ok());
+    }
+
+    /// `/etc/hosts` has it everywhere.
+    #[tokio::test]
+    async fn the_host_knows_localhost() {
+        let addresses = HostResolver::new().addresses(&name("localhost")).await.unwrap();
+        assert!(addresses.iter().all(IpAddr::is_loopback), "{addresses:?}");
+        let once: HashSet<_> = addresses.iter().collect();
+        assert_eq!(once.len(), addresses.len());
+    }
+
+    #[test]
+    fn the_codes_of_getaddrinfo_keep_their_meaning() {
+        // From <netdb.h>: EAI_NONAME, EAI_NODATA, EAI_AGAIN, EAI_FAIL.
+        let of = |code| failure(dns_lookup::LookupError::new(code));
+        assert_eq!(of(-2), LookupError::NotFound);
+        assert_eq!(of(-5), LookupError::NoAddress);
+        for code in [-3, -4] {
+            assert!(matches!(of(code), LookupError::Failed(text) if text.contains("name resolution")));
+        }
+    }
+
+    #[test]
+    fn addresses_are_kept_once_in_order_and_not_without_end() {
+        let twice = [public(3), public(1), public(3), public(2)];
+        assert_eq!(kept(twice.into_iter()), Ok(vec![public(3), public(1), public(2)]));
+        let many = (0..500_u32).map(|number| IpAddr::from((0xcb00_7100 + number).to_be_bytes()));
+        let first = kept(many.clone()).unwrap();
+        assert!(first.len() == MAX_ADDRESSES && first.iter().copied().eq(many.take(MAX_ADDRESSES)));
+        assert_eq!(kept(std::iter::empty()), Err(LookupError::NoAddress));
+    }
 }

@@ -1,7 +1,7 @@
 //! Decides what a question is answered with.
 //!
-//! [`plan`] is pure: it sees the question, the policy and the table, and either has the answer or says what must be asked on the
-//! host. Nothing is asked before it has said so, and it says so for listed names alone. [`finish`] asks.
+//! [`plan`] is pure: it sees the question, the policy and the table, and either has the answer or says what must be
+//! asked on the host. Nothing is asked before it has said so, and it says so for listed names alone. [`finish`] asks.
 //!
 //! | question | answer |
 //! | --- | --- |
@@ -30,9 +30,9 @@ use crate::resolve::LookupError;
 /// How long an answer of ours may be kept, in seconds. Short: a listed name that disappears should do so inside too.
 pub const TTL: u32 = 30;
 
-/// The services whose SRV records belong to a host's own name: `_mongodb._tcp.db.example.com` goes with `db.example.com`. The list is
-/// closed because the label is chosen by the asker, and any text would do to carry data out. For a service that is not here, a rule
-/// can name it (`_service._tcp.db.example.com`).
+/// The services whose SRV records belong to a host's own name: `_mongodb._tcp.db.example.com` goes with
+/// `db.example.com`. The list is closed because the label is chosen by the asker, and any text would do to carry data
+/// out. For a service that is not here, a rule can name it (`_service._tcp.db.example.com`).
 pub const SERVICES: [&str; 34] = [
     "_amqp",
     "_amqps",
@@ -102,9 +102,9 @@ pub fn plan(names: &Names, question: Question) -> Step {
         _ => None,
     };
     if is_at_or_below(&name, "localhost") {
-        return Step::Done(family.map_or_else(empty, |family| {
-            address(family, (Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST))
-        }));
+        return Step::Done(
+            family.map_or_else(empty, |family| address(family, (Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST))),
+        );
     }
     if name.as_str() == "use-application-dns.net" {
         return Step::Done(Reply::new(Rcode::NxDomain).because(Extra::NOT_LISTED));

@@ -1,8 +1,9 @@
 //! Records other than addresses, of listed names, as the host's name servers have them.
 //!
-//! [`HostRecords`] asks the servers of the host's `resolv.conf`; the file is read for each lookup, since a laptop changes networks
-//! and these lookups are few. What comes back is taken apart, and of it only records of the type that was asked for go on, with the
-//! names in them spelled out: no address in an additional section, no other record, can travel along.
+//! [`HostRecords`] asks the servers of the host's `resolv.conf`; the file is read for each lookup, since a laptop
+//! changes networks and these lookups are few. What comes back is taken apart, and of it only records of the type that
+//! was asked for go on, with the names in them spelled out: no address in an additional section, no other record, can
+//! travel along.
 
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ pub const MAX_RECORD_BYTES: usize = 32 << 10;
 /// The longest time that a record may be kept inside, in seconds.
 pub const MAX_TTL: u32 = 300;
 
-/// The types that are asked for on the host. A closed list: each is here because programs need it, none carries an address.
+/// The types that are asked for on the host. A closed list: each is here because programs need it, none carries an
+/// address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecordKind {
     /// The name that this one is another name for.
@@ -52,8 +54,7 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
-    const ALL: [Self; 8] =
-        [Self::Cname, Self::Ns, Self::Soa, Self::Mx, Self::Txt, Self::Srv, Self::Naptr, Self::Caa];
+    const ALL: [Self; 8] = [Self::Cname, Self::Ns, Self::Soa, Self::Mx, Self::Txt, Self::Srv, Self::Naptr, Self::Caa];
 
     /// The kind with this type code.
     #[must_use]
@@ -76,8 +77,8 @@ impl RecordKind {
         }
     }
 
-    /// Whether a record of the name's alias counts as the name's own, as an address does. Those about the place in the tree do not: a
-    /// zone does not begin at another name for a host in it.
+    /// Whether a record of the name's alias counts as the name's own, as an address does. Those about the place in the
+    /// tree do not: a zone does not begin at another name for a host in it.
     fn follows_aliases(self) -> bool {
         !matches!(self, Self::Cname | Self::Ns | Self::Soa)
     }
@@ -95,15 +96,11 @@ pub struct Record {
 /// Looks up records. Tests put a scripted one in its place.
 pub trait RecordSource: Send + Sync {
     /// The records of this kind that `name` has, at least one.
-    fn records<'a>(
-        &'a self,
-        name: &'a HostName,
-        kind: RecordKind,
-    ) -> Pending<'a, Result<Vec<Record>, LookupError>>;
+    fn records<'a>(&'a self, name: &'a HostName, kind: RecordKind) -> Pending<'a, Result<Vec<Record>, LookupError>>;
 }
 
 /// Which servers to ask and how; read anew for each lookup.
-type Configuration = dyn Fn() -> Result<(ResolverConfig, ResolverOpts), NetError> + Send + Sync;
+pub type Configuration = dyn Fn() -> Result<(ResolverConfig, ResolverOpts), NetError> + Send + Sync;
 
 /// The records that the host's name servers have.
 pub struct HostRecords {
@@ -116,6 +113,11 @@ impl HostRecords {
     #[must_use]
     pub fn new() -> Self {
         Self { configuration: Box::new(read_system_conf), deadline: RECORDS_DEADLINE }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with(configuration: Box<Configuration>) -> Self {
+        Self { configuration, deadline: RECORDS_DEADLINE }
     }
 
     async fn look_up(&self, name: &HostName, kind: RecordKind) -> Result<Vec<Record>, LookupError> {
@@ -142,11 +144,7 @@ impl Default for HostRecords {
 }
 
 impl RecordSource for HostRecords {
-    fn records<'a>(
-        &'a self,
-        name: &'a HostName,
-        kind: RecordKind,
-    ) -> Pending<'a, Result<Vec<Record>, LookupError>> {
+    fn records<'a>(&'a self, name: &'a HostName, kind: RecordKind) -> Pending<'a, Result<Vec<Record>, LookupError>> {
         Box::pin(async move {
             let outcome = timeout(self.deadline, self.look_up(name, kind)).await;
             outcome.unwrap_or_else(|_| Err(LookupError::Failed("timed out".to_owned())))

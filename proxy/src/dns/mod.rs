@@ -4,13 +4,15 @@
 //!
 //! Every datagram and stream to port 53 ends here, whatever server it was meant for. A query travels one way:
 //!
-//! 1. [`wire`] reads it: one question, no compression, bounded by its own length. What is not a plain query gets the error code it
-//!    deserves, or nothing.
-//! 2. [`answer`] decides what becomes of it, from the question and the policy alone, before anything is asked. A name is looked up
-//!    only if [`Policy::may_resolve`] says so: a name is data, and a query for an unlisted one would carry it out.
-//! 3. A listed name is resolved on the host ([`Resolver`]), so that a name that does not exist stays one; the answer is a synthetic
-//!    address ([`synthetic`]), never a real one. An unlisted name gets a synthetic address too, without a lookup: the connect to it
-//!    is what is refused, with a reason. Records of other types come from [`RecordSource`], for listed names and few types.
+//! 1. [`wire`] reads it: one question, no compression, bounded by its own length. What is not a plain query gets the
+//!    error code it deserves, or nothing.
+//! 2. [`answer`] decides what becomes of it, from the question and the policy alone, before anything is asked. A name
+//!    is looked up only if [`Policy::may_resolve`] says so: a name is data, and a query for an unlisted one would carry
+//!    it out.
+//! 3. A listed name is resolved on the host ([`Resolver`]), so that a name that does not exist stays one; the answer is
+//!    a synthetic address ([`synthetic`]), never a real one. An unlisted name gets a synthetic address too, without a
+//!    lookup: the connect to it is what is refused, with a reason. Records of other types come from [`RecordSource`],
+//!    for listed names and few types.
 //! 4. [`reply`] makes the message; [`serve`] owns the sockets and the limits.
 //!
 //! Nothing here writes events: a lookup alone is never a refusal.
@@ -23,6 +25,9 @@ pub mod search;
 pub mod serve;
 pub mod synthetic;
 mod wire;
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -49,7 +54,8 @@ pub struct Names {
     pub records: Arc<dyn RecordSource>,
     /// Which address stands for which name.
     pub synthetic: SyntheticTable,
-    /// The host's search domains: an unlisted name below one of them does not exist, so that a program goes on to the next one.
+    /// The host's search domains: an unlisted name below one of them does not exist, so that a program goes on to the
+    /// next one.
     pub search_domains: Vec<HostName>,
     lookups: Arc<Semaphore>,
 }

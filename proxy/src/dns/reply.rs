@@ -53,15 +53,17 @@ impl Reply {
         Self { extra: Some(extra), ..self }
     }
 
-    /// The message, of at most `limit` bytes. Answers that do not fit are left out, all of them, and the TC flag says so (RFC 2181
-    /// §9). What is left is never longer than 512 bytes: a question has at most 259, and the texts of [`Extra`] are ours.
+    /// The message, of at most `limit` bytes. Answers that do not fit are left out, all of them, and the TC flag says
+    /// so (RFC 2181 §9). What is left is never longer than 512 bytes: a question has at most 259, and the texts of
+    /// [`Extra`] are ours.
     pub fn encode(&self, echo: &Echo, limit: usize) -> Vec<u8> {
         let whole = self.encode_with(echo, &self.answers, false);
         if whole.len() <= limit { whole } else { self.encode_with(echo, &[], true) }
     }
 
     fn encode_with(&self, echo: &Echo, answers: &[Answer], truncated: bool) -> Vec<u8> {
-        // A count that does not fit cannot be: the answers are bounded where they are made. It would be cut like a long answer.
+        // A count that does not fit cannot be: the answers are bounded where they are made. It would be cut like a long
+        // answer.
         let Ok(count) = u16::try_from(answers.len()) else { return self.encode_with(echo, &[], true) };
         let code = self.rcode as u16;
         // Repeated: opcode, RD, CD. Ours: QR and RA.
@@ -87,7 +89,8 @@ impl Reply {
         message
     }
 
-    /// The OPT record (RFC 6891 §6.1.2): root, type, our size, upper bits of the code, version 0, the DO flag as it came, options.
+    /// The OPT record (RFC 6891 §6.1.2): root, type, our size, upper bits of the code, version 0, the DO flag as it
+    /// came, options.
     fn put_opt(&self, message: &mut Vec<u8>, dnssec_ok: bool, code: u16) {
         message.push(0);
         put(message, kind::OPT);

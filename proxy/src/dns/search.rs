@@ -5,8 +5,8 @@ use netbox_config::HostName;
 /// How many are kept. The C library has no limit; a person has not that many.
 pub const MAX_SEARCH_DOMAINS: usize = 32;
 
-/// The search list that `resolv_conf` sets: of all `search` and `domain` lines the last one counts, and the keyword stands at the
-/// beginning of its line. What is no host name (`.` alone) is left out.
+/// The search list that `resolv_conf` sets: of all `search` and `domain` lines the last one counts, and the keyword
+/// stands at the beginning of its line. What is no host name (`.` alone) is left out.
 #[must_use]
 pub fn search_domains(resolv_conf: &str) -> Vec<HostName> {
     let mut domains = Vec::new();

@@ -1,8 +1,9 @@
 //! The sockets of name resolution: datagrams, and streams with a length before each message (RFC 1035 §4.2, RFC 7766).
 //!
-//! They were made inside the sandbox; whatever server a program meant to ask, its query is redirected here, and the answer seems to
-//! come from there. What a program can make us hold is bounded: queries that wait for the host by [`LOOKUPS_IN_FLIGHT`] for all
-//! servers of a sandbox together, streams by [`MAX_STREAMS`] each with one query at a time, and each by a deadline.
+//! They were made inside the sandbox; whatever server a program meant to ask, its query is redirected here, and the
+//! answer seems to come from there. What a program can make us hold is bounded: queries that wait for the host by
+//! [`LOOKUPS_IN_FLIGHT`] for all servers of a sandbox together, streams by [`MAX_STREAMS`] each with one query at a
+//! time, and each by a deadline.
 //!
 //! [`LOOKUPS_IN_FLIGHT`]: super::LOOKUPS_IN_FLIGHT
 
@@ -28,7 +29,8 @@ pub const MAX_STREAMS: usize = 64;
 /// How long a stream may take for a query, and for taking an answer.
 pub const STREAM_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long a server rests after an error of its socket (no descriptor left, no memory), which would else come again at once.
+/// How long a server rests after an error of its socket (no descriptor left, no memory), which would else come again at
+/// once.
 const REST: Duration = Duration::from_millis(50);
 
 /// What is done with a query: answered at once, or after the host was asked.

@@ -1,9 +1,9 @@
 //! Reads a query (RFC 1035 §4.1, RFC 6891).
 //!
-//! A query that a stub resolver sends is a header, one question, and perhaps an OPT record. This reads that and no more, in one pass
-//! over the bytes: every step moves forward, and a compression pointer in the question, which no honest query has, is an error. So
-//! there is nothing that could loop, recurse or grow. A general parser would read more than is needed here, of the most hostile
-//! input that there is.
+//! A query that a stub resolver sends is a header, one question, and perhaps an OPT record. This reads that and no
+//! more, in one pass over the bytes: every step moves forward, and a compression pointer in the question, which no
+//! honest query has, is an error. So there is nothing that could loop, recurse or grow. A general parser would read
+//! more than is needed here, of the most hostile input that there is.
 
 use netbox_config::{HostName, NameError};
 
@@ -46,7 +46,8 @@ pub struct Echo {
     pub id: u16,
     /// The header's flags as they came.
     pub flags: u16,
-    /// The question's bytes as they came, its case included (draft-vixie-dnsext-dns0x20); empty where it could not be read.
+    /// The question's bytes as they came, its case included (draft-vixie-dnsext-dns0x20); empty where it could not be
+    /// read.
     pub question: Vec<u8>,
     pub edns: Option<Edns>,
 }
@@ -77,8 +78,8 @@ pub struct Question {
 /// A query, or the code that it is answered with at once.
 pub type Parsed = (Echo, Result<Question, Rcode>);
 
-/// Reads a message; `None` if it deserves no answer: too short for a header, or itself an answer (answering those is how two servers
-/// keep each other busy for ever).
+/// Reads a message; `None` if it deserves no answer: too short for a header, or itself an answer (answering those is
+/// how two servers keep each other busy for ever).
 pub fn parse(message: &[u8]) -> Option<Parsed> {
     let mut reader = Reader { message, at: 0 };
     let mut echo = Echo { id: reader.u16()?, flags: reader.u16()?, ..Echo::default() };
@@ -102,7 +103,8 @@ struct Counts {
     additionals: u16,
 }
 
-/// All after the header. Checks come in the order in which they can be answered best: with the question echoed where there is one.
+/// All after the header. Checks come in the order in which they can be answered best: with the question echoed where
+/// there is one.
 fn parse_body(reader: &mut Reader<'_>, counts: &Counts, echo: &mut Echo) -> Result<Question, Rcode> {
     if echo.flags & 0x7800 != 0 {
         return Err(Rcode::NotImp);
@@ -152,7 +154,8 @@ impl<'a> Reader<'a> {
         self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
-    /// A name's labels, without the root's. Lengths of 64 and more are pointers and reserved forms (RFC 1035 §4.1.4): none.
+    /// A name's labels, without the root's. Lengths of 64 and more are pointers and reserved forms (RFC 1035 §4.1.4):
+    /// none.
     fn labels(&mut self) -> Option<Vec<&'a [u8]>> {
         let start = self.at;
         let mut labels = Vec::new();
@@ -179,7 +182,8 @@ impl<'a> Reader<'a> {
         if version == 0 { Ok(()) } else { Err(Rcode::BadVers) }
     }
 
-    /// What follows a record's owner, with the TTL as an OPT record uses it: extended code (unused in a query), version, flags.
+    /// What follows a record's owner, with the TTL as an OPT record uses it: extended code (unused in a query),
+    /// version, flags.
     fn record(&mut self) -> Option<(u16, u16, u8, u16, &'a [u8])> {
         let (kind, class) = (self.u16()?, self.u16()?);
         let (_code, version, flags) = (self.u8()?, self.u8()?, self.u16()?);

@@ -1,8 +1,9 @@
 //! One event as one line of JSON: bounded, and safe to show.
 //!
-//! Each text has a budget in bytes, counted after escaping; the budgets of an event and its fixed parts together stay below
-//! [`MAX_LINE`]. What is longer is cut and ends in `…`. Besides what JSON demands, everything that could make a terminal or a reader
-//! show something else than what is there is escaped: control characters, characters that turn or hide text, line separators.
+//! Each text has a budget in bytes, counted after escaping; the budgets of an event and its fixed parts together stay
+//! below [`MAX_LINE`]. What is longer is cut and ends in `…`. Besides what JSON demands, everything that could make a
+//! terminal or a reader show something else than what is there is escaped: control characters, characters that turn or
+//! hide text, line separators.
 
 use std::fmt::Write as _;
 
@@ -155,7 +156,8 @@ pub fn cut(text: &str, budget: usize) -> String {
     out
 }
 
-/// Appends `text` in at most `budget` bytes, which must be at least the three of [`CUT`]. Reads no more of it than it writes.
+/// Appends `text` in at most `budget` bytes, which must be at least the three of [`CUT`]. Reads no more of it than it
+/// writes.
 fn escape(out: &mut String, text: &str, budget: usize) {
     let start = out.len();
     let mut fits_with_mark = start;
@@ -186,11 +188,13 @@ fn push(out: &mut String, character: char) {
     }
 }
 
-/// Whether a character can change how the text around it is shown: controls (C0, DEL, C1), joiners and marks without width,
-/// bidirectional controls, line and paragraph separators, interlinear annotation, tags.
+/// Whether a character can change how the text around it is shown: controls (C0, DEL, C1), joiners and marks without
+/// width, bidirectional controls, line and paragraph separators, interlinear annotation, tags.
 fn misleads(character: char) -> bool {
     character.is_control()
-        || matches!(character,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+        || matches!(
+            character,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+        )
 }

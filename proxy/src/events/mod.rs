@@ -2,24 +2,28 @@
 //!
 //! # Theory of operation
 //!
-//! Whoever has something to tell makes the line at once (so that its time is right) and puts it into a queue that never makes it
-//! wait. One thread takes lines out and writes them. The queue is bounded in bytes; a line that finds no room, or that the sink does
-//! not take (a full disk, a closed pipe), is dropped and counted, and the count stands in the `exit` event. Counting for the summary
-//! happens before the queue, so that it is right whatever the sink does.
+//! Whoever has something to tell makes the line at once (so that its time is right) and puts it into a queue that never
+//! makes it wait. One thread takes lines out and writes them. The queue is bounded in bytes; a line that finds no room,
+//! or that the sink does not take (a full disk, a closed pipe), is dropped and counted, and the count stands in the
+//! `exit` event. Counting for the summary happens before the queue, so that it is right whatever the sink does.
 //!
-//! Everything that comes from inside the sandbox is hostile text: [`line`] cuts and escapes it, so that a line is valid JSON, one
-//! line and at most [`MAX_LINE`] bytes whatever stands in it.
+//! Everything that comes from inside the sandbox is hostile text: [`line`] cuts and escapes it, so that a line is valid
+//! JSON, one line and at most [`MAX_LINE`] bytes whatever stands in it.
 //!
 //! # What is counted
 //!
-//! `allowed` and `denied` count by verdict ([`Verdict::of`]): what was allowed and then failed on the far side (`dns-not-found`,
-//! `refused`, …) is an `error` and neither of the two, and so is malformed input. Malformed input is refused by netbox all the same,
-//! so it is among the refusals of the [`Summary`]; upstream failures are not, since a refusal is never to be mistaken for an outage.
+//! `allowed` and `denied` count by verdict ([`Verdict::of`]): what was allowed and then failed on the far side
+//! (`dns-not-found`, `refused`, …) is an `error` and neither of the two, and so is malformed input. Malformed input is
+//! refused by netbox all the same, so it is among the refusals of the [`Summary`]; upstream failures are not, since a
+//! refusal is never to be mistaken for an outage.
 
 mod line;
 mod summary;
 mod timestamp;
 mod writer;
+
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::fs::File;
@@ -136,8 +140,8 @@ pub struct Process {
     pub exe: Option<String>,
 }
 
-/// The `decision` event: one per connection, or per request on HTTP, after every check that comes before bytes are moved. The verdict
-/// follows from `reason`.
+/// The `decision` event: one per connection, or per request on HTTP, after every check that comes before bytes are
+/// moved. The verdict follows from `reason`.
 #[derive(Clone, Debug)]
 pub struct DecisionEvent {
     /// [`Events::next_id`]; ties the `close` event to it.
@@ -267,7 +271,11 @@ impl Events {
     /// Events that are written to `sink`, or only counted where there is none.
     #[must_use]
     pub fn new(session: SessionId, sink: Option<File>) -> Self {
-        let writer = sink.map(Writer::new);
+        Self::with_flush_deadline(session, sink, writer::FLUSH_DEADLINE)
+    }
+
+    fn with_flush_deadline(session: SessionId, sink: Option<File>, flush_deadline: Duration) -> Self {
+        let writer = sink.map(|sink| Writer::new(sink, flush_deadline));
         Self { shared: Arc::new(Shared { session, next_id: AtomicU64::new(1), sums: Mutex::default(), writer }) }
     }
 
@@ -314,8 +322,8 @@ impl Events {
         }
     }
 
-    /// Tells that the sandbox has ended, and waits until everything is written, though not for ever: a sink that takes nothing more
-    /// for two seconds is given up. Nothing is written afterwards.
+    /// Tells that the sandbox has ended, and waits until everything is written, though not for ever: a sink that takes
+    /// nothing more for two seconds is given up. Nothing is written afterwards.
     pub fn exit(&self, code: i32) {
         let Some(writer) = &self.shared.writer else { return };
         let (allowed, denied) = self.sums().counts();

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A point in time, shown as `2026-11-30T22:13:05.000250Z`. Times before 1970 show as its beginning, and times after 9999 as its end.
+/// A point in time, shown as `2026-11-30T22:13:05.000250Z`. Times before 1970 show as its beginning, and times after
+/// 9999 as its end.
 #[derive(Clone, Copy)]
 pub struct Timestamp(SystemTime);
 
@@ -26,8 +27,8 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Year, month and day of a number of days since 1970-01-01. Years begin in March here, so that the leap day is their last: then the
-/// months' lengths repeat (31, 30, 31, 30, 31 is 153 days), and 400 years are 146,097 days.
+/// Year, month and day of a number of days since 1970-01-01. Years begin in March here, so that the leap day is their
+/// last: then the months' lengths repeat (31, 30, 31, 30, 31 is 153 days), and 400 years are 146,097 days.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 0000-03-01
     let (era, day_of_era) = (days / 146_097, days % 146_097);

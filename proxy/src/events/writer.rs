@@ -20,7 +20,7 @@ const OVERHEAD: usize = 64;
 const BATCH_BYTES: usize = 64 << 10;
 
 /// How long the end of the sandbox waits for the sink.
-const FLUSH_DEADLINE: Duration = Duration::from_secs(2);
+pub const FLUSH_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Makes the last line, from the number of lines dropped before it.
 pub type LastLine = Box<dyn FnOnce(u64) -> Vec<u8> + Send>;
@@ -36,6 +36,7 @@ pub struct Writer {
     queue: Mutex<Option<Sender<Message>>>,
     /// The thread drops its end when it is done.
     done: Mutex<Receiver<()>>,
+    flush_deadline: Duration,
     load: Arc<Load>,
 }
 
@@ -54,7 +55,7 @@ impl Load {
 
 impl Writer {
     /// Starts the thread. Where that fails, every line counts as dropped.
-    pub fn new(sink: File) -> Self {
+    pub fn new(sink: File, flush_deadline: Duration) -> Self {
         let (queue, lines) = mpsc::channel();
         let (finished, done) = mpsc::channel();
         let load = Arc::<Load>::default();
@@ -63,7 +64,7 @@ impl Writer {
             let _finished: Sender<()> = finished;
             sink.write_all_of(&lines);
         });
-        Self { queue: Mutex::new(spawned.is_ok().then_some(queue)), done: Mutex::new(done), load }
+        Self { queue: Mutex::new(spawned.is_ok().then_some(queue)), done: Mutex::new(done), flush_deadline, load }
     }
 
     /// Queues a line, or drops it and counts that; never waits for the sink.
@@ -75,12 +76,13 @@ impl Writer {
         }
     }
 
-    /// Queues the last line, however full the queue is, and waits until all is written or [`FLUSH_DEADLINE`] has passed.
+    /// Queues the last line, however full the queue is, and waits until all is written or the flush deadline has
+    /// passed.
     pub fn finish(&self, last: LastLine) {
         self.queue(Message::Last(last));
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
         // An error either way: the thread is done, or it is not and is left to itself.
-        let _ = self.done.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(FLUSH_DEADLINE);
+        let _ = self.done.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(self.flush_deadline);
     }
 
     pub fn dropped(&self) -> u64 {
@@ -133,8 +135,8 @@ impl Sink {
             self.torn = false;
         }
         let written = if self.torn { 0 } else { self.write_bytes(&batch.bytes) };
-        let whole = batch.ends.iter().take_while(|&&end| end <= written).count();
-        self.torn |= written > whole.checked_sub(1).map_or(0, |last| batch.ends[last]);
+        let whole = batch.whole_lines(written);
+        self.torn |= batch.is_torn_at(written);
         self.load.drop_lines(batch.ends.len() - whole);
     }
 
@@ -168,5 +170,32 @@ impl Batch {
     fn push(&mut self, line: &[u8]) {
         self.bytes.extend_from_slice(line);
         self.ends.push(self.bytes.len());
+    }
+
+    /// How many lines the first `written` bytes hold whole.
+    fn whole_lines(&self, written: usize) -> usize {
+        self.ends.partition_point(|&end| end <= written)
+    }
+
+    /// Whether the first `written` bytes end within a line.
+    fn is_torn_at(&self, written: usize) -> bool {
+        written != 0 && !self.ends.contains(&written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_stops_short_tears_at_most_one_line() {
+        let mut batch = Batch::default();
+        batch.push(b"abc\n");
+        batch.push(b"de\n");
+        for (written, whole, torn) in
+            [(0, 0, false), (1, 0, true), (3, 0, true), (4, 1, false), (5, 1, true), (6, 1, true), (7, 2, false)]
+        {
+            assert_eq!((batch.whole_lines(written), batch.is_torn_at(written)), (whole, torn), "{written}");
+        }
     }
 }
