@@ -89,7 +89,7 @@ pub struct RunArguments {
     pub verbose: bool,
 
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 
@@ -165,6 +165,12 @@ mod tests {
         let Command::Run(run) = cli.command else { panic!("not run") };
         assert_eq!(run.command, ["curl", "-v", "--mode", "x", "--", "-q"]);
         assert!(!run.quiet && run.policy.mode.is_none());
+    }
+
+    #[test]
+    fn an_unknown_flag_is_no_command() {
+        assert!(Cli::try_parse_from(["netbox", "run", "--alow", "example.com", "true"]).is_err());
+        assert!(Cli::try_parse_from(["netbox", "run", "--", "--odd"]).is_ok());
     }
 
     #[test]
