@@ -13,6 +13,8 @@
 //! | `NETBOX_E2E_BINARY` | the netbox to test, instead of the one that was just built |
 //! | `CI=true` | a client that is not installed is a failure; else its tests are skipped, and that is said |
 
+#![allow(clippy::expect_used, reason = "a world that cannot be made is a failed test, and says why")]
+
 mod arrivals;
 mod child;
 mod identity;
