@@ -4,16 +4,16 @@
 //!
 //! Every datagram and stream to port 53 ends here, whatever server it was meant for. A query travels one way:
 //!
-//! 1. [`wire`] reads it: one question, no compression, bounded by its own length. What is not a plain query gets the
+//! 1. `wire` reads it: one question, no compression, bounded by its own length. What is not a plain query gets the
 //!    error code it deserves, or nothing.
-//! 2. [`answer`] decides what becomes of it, from the question and the policy alone, before anything is asked. A name
+//! 2. `answer` decides what becomes of it, from the question and the policy alone, before anything is asked. A name
 //!    is looked up only if [`Policy::may_resolve`] says so: a name is data, and a query for an unlisted one would carry
 //!    it out.
 //! 3. A listed name is resolved on the host ([`Resolver`]), so that a name that does not exist stays one; the answer is
 //!    a synthetic address ([`synthetic`]), never a real one. An unlisted name gets a synthetic address too, without a
 //!    lookup: the connect to it is what is refused, with a reason. Records of other types come from [`RecordSource`],
 //!    for listed names and few types.
-//! 4. [`reply`] makes the message; [`serve`] owns the sockets and the limits.
+//! 4. `reply` makes the message; [`serve`] owns the sockets and the limits.
 //!
 //! Nothing here writes events: a lookup alone is never a refusal.
 
