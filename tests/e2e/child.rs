@@ -69,6 +69,9 @@ impl Birth {
             for (descriptor, number) in &self.descriptors {
                 // SAFETY: dup2 takes no pointers; the number it replaces is nobody's in a child about to exec.
                 check(unsafe { libc::dup2(descriptor.as_raw_fd(), *number) })?;
+                // One that had this number already is still close-on-exec.
+                // SAFETY: F_SETFD takes a number.
+                check(unsafe { libc::fcntl(*number, libc::F_SETFD, 0) })?;
             }
             filter.as_deref().map_or(Ok(()), load)
         };

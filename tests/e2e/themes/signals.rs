@@ -35,7 +35,7 @@ fn sighup_reaches_the_command(world: &World) {
 
 /// `wait` returns when a trapped signal comes; the shell then ends its helper itself.
 fn reaches_the_command(world: &World, signal: Signal, name: &str) {
-    let script = format!("trap 'echo got {name}; kill $!; exit 42' {name}; sleep 1000 & echo ready; wait");
+    let script = format!("trap 'echo got {name}; kill -9 $!; exit 42' {name}; sleep 1000 & echo ready; wait");
     for run in [world.bare(), world.netbox(&FLAGS)] {
         let running = run.start(&["sh", "-c", &script]);
         running.wait_for_stdout("ready\n");
