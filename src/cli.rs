@@ -3,9 +3,12 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use netbox_config::Mode;
+
+use crate::duration;
 
 /// Run a command that reaches the hosts on a list, and nothing else.
 #[derive(Debug, Parser)]
@@ -64,6 +67,17 @@ pub struct RunArguments {
     #[arg(long, value_name = "FILE|fd:N")]
     pub events: Option<OsString>,
 
+    /// Which proxy variables the command sees
+    ///
+    /// `auto` and `none`: none, since every connection is captured. `http`: http_proxy, https_proxy and no_proxy. `all`:
+    /// also all_proxy, as SOCKS5. The caller's own are removed in any case.
+    #[arg(long, value_name = "auto|http|all|none", default_value = "auto", hide_default_value = true)]
+    pub proxy_env: ProxyEnvironment,
+
+    /// End the command after this time, such as `90s`, `5m` or `1h30m`: TERM, after five seconds KILL; exit code 124
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub timeout: Option<Duration>,
+
     /// Tell what was refused, on stderr at the end: if anything was, always, or never
     #[arg(long, value_name = "auto|always|never", default_value = "auto", hide_default_value = true)]
     pub summary: When,
@@ -116,6 +130,15 @@ pub struct DoctorArguments {
     /// Do nothing: what the trial sandbox runs
     #[arg(long, hide = true)]
     pub inside: bool,
+}
+
+/// Which proxy variables the command sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProxyEnvironment {
+    Auto,
+    Http,
+    All,
+    None,
 }
 
 /// When to say something.

@@ -11,7 +11,7 @@ use std::path::Path;
 use netbox_launcher::{Embryo, Failure, Listeners, Outcome, Spec, Step};
 use serde_json::{Value, json};
 
-use crate::cli::DoctorArguments;
+use crate::cli::{DoctorArguments, ProxyEnvironment};
 use crate::{environment, say};
 
 /// Netbox cannot isolate here.
@@ -103,7 +103,7 @@ fn trial() -> Result<Stood, Failure> {
         // In the command's process this is still netbox.
         program: "/proc/self/exe".into(),
         arguments: vec!["doctor".into(), "--inside".into()],
-        environment: environment::compose(env::vars_os(), "doctor"),
+        environment: environment::compose(env::vars_os(), "doctor", ProxyEnvironment::None),
         directory,
         hidden: Vec::new(),
     };

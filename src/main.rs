@@ -6,6 +6,7 @@ mod check;
 mod cli;
 mod doctor;
 mod dry_run;
+mod duration;
 mod environment;
 mod event_sink;
 mod policy_flags;

@@ -16,6 +16,7 @@ use crate::session::{self, Ended};
 use crate::{FAILED, dry_run, environment, summary};
 
 const USAGE: u8 = 2;
+const TIMED_OUT: u8 = 124;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 /// `--fail-on-block`.
@@ -79,7 +80,7 @@ fn confine(arguments: RunArguments, voice: Voice, effective: Effective, sink: Op
     let spec = Spec {
         program: program.clone(),
         arguments: rest.to_vec(),
-        environment: environment::compose(env::vars_os(), &id.to_string()),
+        environment: environment::compose(env::vars_os(), &id.to_string(), arguments.proxy_env),
         directory,
         hidden: sink.iter().filter_map(|sink| sink.place.clone()).collect(),
     };
@@ -102,7 +103,7 @@ fn confine(arguments: RunArguments, voice: Voice, effective: Effective, sink: Op
         walls: sandbox.walls().to_vec(),
         pid: sandbox.pid().and_then(|pid| u32::try_from(pid).ok()).unwrap_or_default(),
     });
-    let ended = runtime.block_on(session::hold(sandbox, listeners, policy, events.clone()));
+    let ended = runtime.block_on(session::hold(sandbox, listeners, policy, events.clone(), arguments.timeout));
     // Lookups may still sit on their threads; nobody waits for them.
     runtime.shutdown_background();
 
@@ -145,6 +146,9 @@ fn exit_code(arguments: &RunArguments, events: &Events, ended: Ended) -> u8 {
         || netbox_config::quote(arguments.command.first().map(|word| word.as_encoded_bytes()).unwrap_or_default());
     match ended {
         Ended::Proxy(error) => refuse(FAILED, &format!("the proxy failed, and the sandbox was ended: {error}"), None),
+        Ended::TimedOut => {
+            refuse(TIMED_OUT, "the time that `--timeout` gives is over, and the command was ended", None)
+        }
         Ended::Sandbox(Outcome::Exited(0)) if arguments.fail_on_block => {
             let summary = events.summary();
             if summary.denied + summary.malformed > 0 { BLOCKED } else { 0 }

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 use std::{fs, future, io};
 
 use netbox_config::Policy;
@@ -18,18 +19,29 @@ use tokio::sync::oneshot;
 
 use crate::signals::Signals;
 
+/// How long a command whose time is over has between SIGTERM and the end.
+const GRACE: Duration = Duration::from_secs(5);
+
 /// Which side ended first.
 pub enum Ended {
     /// The sandbox, as it should.
     Sandbox(Outcome),
+    /// The time that the command was given. The sandbox has been ended.
+    TimedOut,
     /// The proxy. The sandbox has been ended: it would have no network, but its command might go on for ever.
     Proxy(io::Error),
 }
 
-/// Starts the command and holds both sides until the end.
-pub async fn hold(mut sandbox: Sandbox, listeners: Listeners, policy: Arc<Policy>, events: Events) -> Ended {
-    match join(&mut sandbox, listeners, policy, events).await {
-        Ok(outcome) => Ended::Sandbox(outcome),
+/// Starts the command and holds both sides until the end, or until `timeout` is over.
+pub async fn hold(
+    mut sandbox: Sandbox,
+    listeners: Listeners,
+    policy: Arc<Policy>,
+    events: Events,
+    timeout: Option<Duration>,
+) -> Ended {
+    match join(&mut sandbox, listeners, policy, events, timeout).await {
+        Ok(ended) => ended,
         Err(error) => {
             sandbox.kill();
             sandbox.outcome();
@@ -39,7 +51,13 @@ pub async fn hold(mut sandbox: Sandbox, listeners: Listeners, policy: Arc<Policy
 }
 
 /// Until the sandbox has ended and what it sent before is delivered, or the proxy fails.
-async fn join(sandbox: &mut Sandbox, listeners: Listeners, policy: Arc<Policy>, events: Events) -> io::Result<Outcome> {
+async fn join(
+    sandbox: &mut Sandbox,
+    listeners: Listeners,
+    policy: Arc<Policy>,
+    events: Events,
+    timeout: Option<Duration>,
+) -> io::Result<Ended> {
     let mut signals = Signals::listen()?;
     let facts = Facts::new(listeners.addresses());
     let session = Arc::new(Session::new(Arc::new(names(policy)), events, facts));
@@ -54,6 +72,8 @@ async fn join(sandbox: &mut Sandbox, listeners: Listeners, policy: Arc<Policy>, 
     let mut proxy = pin!(serve_until(Arc::clone(&session), doors, departure));
     sandbox.start().map_err(io::Error::other)?;
     let report = watch(sandbox.as_fd().try_clone_to_owned()?)?;
+    let mut patience = pin!(run_out(timeout));
+    let mut timed_out = false;
     loop {
         tokio::select! {
             // In this order, so that what happened before the end is told before it.
@@ -61,6 +81,15 @@ async fn join(sandbox: &mut Sandbox, listeners: Listeners, policy: Arc<Policy>, 
             ended = &mut proxy => return Err(ended.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into())),
             () = tell_refused(log.as_ref(), &session) => {}
             () = signals.pass_one_on(sandbox) => {}
+            () = &mut patience => {
+                if timed_out {
+                    sandbox.kill();
+                } else {
+                    sandbox.signal(libc::SIGTERM, false);
+                }
+                patience.set(run_out((!timed_out).then_some(GRACE)));
+                timed_out = true;
+            }
             ready = report.readable() => {
                 drop(ready?);
                 break;
@@ -73,7 +102,15 @@ async fn join(sandbox: &mut Sandbox, listeners: Listeners, policy: Arc<Policy>, 
     }
     let _ = departed.send(());
     proxy.await?;
-    Ok(outcome)
+    Ok(if timed_out { Ended::TimedOut } else { Ended::Sandbox(outcome) })
+}
+
+/// Ends after this time; never, without one.
+async fn run_out(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => future::pending().await,
+    }
 }
 
 /// Waits on a descriptor together with the rest.

@@ -31,7 +31,7 @@ mod system_call_filter;
 pub use command::Spec;
 pub use descriptors::{close_inherited, inherited};
 pub use error::{Failure, Step};
-pub use network::{Listeners, read_refused};
+pub use network::{EXPLICIT_PORT, Listeners, read_refused};
 pub use sandbox::{Embryo, Outcome, Sandbox};
 
 /// Makes this process look names up exactly as they are written, without the host's search list.

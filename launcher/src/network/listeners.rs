@@ -18,6 +18,8 @@ use crate::error::{At, Failure, Step};
 pub(crate) const CAPTURE_PORT: u16 = 61001;
 /// Where queries to port 53 of any address are redirected to, UDP and TCP.
 pub(crate) const DNS_PORT: u16 = 61002;
+/// Where a program that knows of proxies finds one, on 127.0.0.1: HTTP and SOCKS5.
+pub const EXPLICIT_PORT: u16 = 61003;
 /// Where the resolver of a program without `/etc/resolv.conf` asks (resolv.conf(5)).
 const RESOLVER_OF_LAST_RESORT: u16 = 53;
 
@@ -30,6 +32,8 @@ pub struct Listeners {
     pub dns_udp: Vec<UdpSocket>,
     /// DNS over TCP.
     pub dns_tcp: Vec<TcpListener>,
+    /// Proxy requests of programs that are told of a proxy: one listener, on 127.0.0.1 and [`EXPLICIT_PORT`].
+    pub explicit: Vec<TcpListener>,
     /// Datagrams that were refused: a netlink socket for [`log::Refused`]. Missing where the kernel has no log.
     pub log: Option<OwnedFd>,
 }
@@ -58,37 +62,46 @@ impl Listeners {
             capture: at(CAPTURE_PORT).map(tcp).collect::<Result<_, _>>()?,
             dns_udp: dns.iter().copied().map(udp).collect::<Result<_, _>>()?,
             dns_tcp: dns.iter().copied().map(tcp).collect::<Result<_, _>>()?,
+            explicit: vec![tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, EXPLICIT_PORT)))?],
             log: log::open().ok(),
         })
     }
 
     /// The addresses that the proxy listens on inside: no connection may lead to them.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        let listeners = self.capture.iter().chain(&self.dns_tcp).filter_map(|socket| socket.local_addr().ok());
+        let listeners = self
+            .capture
+            .iter()
+            .chain(&self.dns_tcp)
+            .chain(&self.explicit)
+            .filter_map(|socket| socket.local_addr().ok());
         listeners.collect()
     }
 
     /// How many of each there are, as text, and the descriptors in that order.
     pub(crate) fn to_descriptors(&self) -> (String, Vec<RawFd>) {
         let counts = format!(
-            "{} {} {} {}",
+            "{} {} {} {} {}",
             self.capture.len(),
             self.dns_udp.len(),
             self.dns_tcp.len(),
+            self.explicit.len(),
             usize::from(self.log.is_some())
         );
         let capture = self.capture.iter().map(AsRawFd::as_raw_fd);
         let dns_udp = self.dns_udp.iter().map(AsRawFd::as_raw_fd);
         let dns_tcp = self.dns_tcp.iter().map(AsRawFd::as_raw_fd);
+        let explicit = self.explicit.iter().map(AsRawFd::as_raw_fd);
         let log = self.log.iter().map(AsRawFd::as_raw_fd);
-        (counts, capture.chain(dns_udp).chain(dns_tcp).chain(log).collect())
+        (counts, capture.chain(dns_udp).chain(dns_tcp).chain(explicit).chain(log).collect())
     }
 
     /// The other way round; `None` when counts and descriptors do not match.
     pub(crate) fn from_descriptors(counts: &str, descriptors: Vec<OwnedFd>) -> Option<Self> {
         let counts: Vec<usize> = counts.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
-        let &[capture, dns_udp, dns_tcp, log] = counts.as_slice() else { return None };
-        if capture == 0 || dns_udp == 0 || dns_tcp == 0 || descriptors.len() != capture + dns_udp + dns_tcp + log {
+        let &[capture, dns_udp, dns_tcp, explicit, log] = counts.as_slice() else { return None };
+        let total = [capture, dns_udp, dns_tcp, explicit, log].into_iter().try_fold(0usize, usize::checked_add)?;
+        if [capture, dns_udp, dns_tcp, explicit].contains(&0) || descriptors.len() != total {
             return None;
         }
         let mut descriptors = descriptors.into_iter();
@@ -96,6 +109,7 @@ impl Listeners {
             capture: descriptors.by_ref().take(capture).map(TcpListener::from).collect(),
             dns_udp: descriptors.by_ref().take(dns_udp).map(UdpSocket::from).collect(),
             dns_tcp: descriptors.by_ref().take(dns_tcp).map(TcpListener::from).collect(),
+            explicit: descriptors.by_ref().take(explicit).map(TcpListener::from).collect(),
             log: descriptors.next(),
         })
     }

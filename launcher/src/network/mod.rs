@@ -13,7 +13,7 @@ mod self_test;
 
 use std::fs;
 
-pub use listeners::Listeners;
+pub use listeners::{EXPLICIT_PORT, Listeners};
 pub use log::read_refused;
 
 use crate::error::{At, Failure, Step};
