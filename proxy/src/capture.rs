@@ -237,7 +237,8 @@ impl Captured {
         let address = upstream.as_ref().map(|upstream| upstream.address);
         let upstream = upstream.map(|upstream| Connection::new(upstream.stream));
         let door = CapturedHttp::new(self.session, permit, would, self.record, address);
-        exchange(self.client, upstream, door, head_deadline).await;
+        // In a box, so that a tunnel does not pay for the size of an exchange.
+        Box::pin(exchange(self.client, upstream, door, head_deadline)).await;
     }
 
     fn saw(&mut self, first: &FirstBytes) {

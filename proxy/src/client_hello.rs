@@ -38,7 +38,7 @@ pub enum Hello {
     /// The start of a hello; more bytes are needed.
     Incomplete,
     /// A whole ClientHello, and the server name in it, if there is one.
-    Hello {
+    Whole {
         /// The server name, lower case, without a trailing dot.
         sni: Option<HostName>,
     },
@@ -67,7 +67,7 @@ pub fn read(bytes: &[u8]) -> Hello {
     match assemble(bytes) {
         Ok(None) => Hello::Incomplete,
         Ok(Some(message)) => match server_name(&message) {
-            Ok(sni) => Hello::Hello { sni },
+            Ok(sni) => Hello::Whole { sni },
             Err(Ambiguous) => Hello::Malformed,
         },
         Err(Ambiguous) => Hello::Malformed,

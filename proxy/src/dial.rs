@@ -150,3 +150,6 @@ impl PartialOrd for Telling {
         Some(self.cmp(other))
     }
 }
+
+#[cfg(test)]
+mod tests;

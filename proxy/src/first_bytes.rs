@@ -83,7 +83,7 @@ impl Classifier {
             [22, ..] => {
                 return match client_hello::read(bytes) {
                     Hello::Incomplete => FirstBytes::Undecided(Undecided::Tls),
-                    Hello::Hello { sni } => FirstBytes::Tls(sni),
+                    Hello::Whole { sni } => FirstBytes::Tls(sni),
                     Hello::NotTls => FirstBytes::Other,
                     Hello::Malformed => FirstBytes::Malformed,
                 };

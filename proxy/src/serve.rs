@@ -137,3 +137,6 @@ fn is_about_one_connection(error: &io::Error) -> bool {
         io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,10 +37,11 @@ const BUSY: u64 = 512 * 1024;
 /// What counts as a pause, after which a direction gives back what it holds.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How many pipes this process uses for splicing at most, and the size that each is given: a quarter of what a user has
-/// before the kernel shrinks pipes (16,384 pages).
-const PIPES: usize = 64;
-const PIPE_SIZE: i32 = 256 * 1024;
+/// How many pipes this process uses for splicing at most, and the size that each is given, which is the most that an
+/// unprivileged user can have (`/proc/sys/fs/pipe-max-size`): a quarter of what a user has before the kernel shrinks
+/// pipes (16,384 pages). Fewer and larger ones move more: each wake-up then moves what has come meanwhile.
+const PIPES: usize = 16;
+const PIPE_SIZE: i32 = 1024 * 1024;
 
 /// A smaller pipe is slower than copying.
 const LEAST_PIPE_SIZE: i32 = 64 * 1024;

@@ -52,7 +52,7 @@ fn with(extensions: &[&[u8]]) -> Vec<u8> {
 }
 
 fn found(name: &str) -> Hello {
-    Hello::Hello { sni: Some(HostName::parse_wire(name.as_bytes()).unwrap()) }
+    Hello::Whole { sni: Some(HostName::parse_wire(name.as_bytes()).unwrap()) }
 }
 
 /// What a message becomes when one of its bytes is another.
@@ -65,8 +65,8 @@ fn changed(mut bytes: Vec<u8>, at: usize, to: u8) -> Vec<u8> {
 fn the_server_name_is_found() {
     assert_eq!(read(&hello("example.com")), found("example.com"));
     assert_eq!(read(&hello("Example.COM.")), found("example.com"));
-    assert_eq!(read(&with(&[])), Hello::Hello { sni: None });
-    assert_eq!(read(&records(&message(None), MAX_RECORD)), Hello::Hello { sni: None });
+    assert_eq!(read(&with(&[])), Hello::Whole { sni: None });
+    assert_eq!(read(&records(&message(None), MAX_RECORD)), Hello::Whole { sni: None });
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn too_many_records_or_bytes_are_refused_before_they_have_come() {
     assert_eq!(read(&announced), Hello::Malformed);
     let largest = message(Some(&extension(21, &vec![0; MAX_MESSAGE - 85])));
     assert_eq!(largest.len(), MAX_MESSAGE);
-    assert_eq!(read(&records(&largest, MAX_RECORD)), Hello::Hello { sni: None });
+    assert_eq!(read(&records(&largest, MAX_RECORD)), Hello::Whole { sni: None });
     assert!(records(&largest, MAX_MESSAGE / MAX_RECORDS).len() == MAX_BYTES);
 }
 

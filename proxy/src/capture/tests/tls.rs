@@ -73,7 +73,7 @@ async fn l005_a_server_name_never_opens_an_address() {
 
 #[tokio::test]
 async fn l011_two_names_are_ambiguous() {
-    let (one, other): ((u8, &[u8]), (u8, &[u8])) = ((0, b"github.com"), (0, b"evil.example"));
+    let (one, other) = ((0, &b"github.com"[..]), (0, &b"evil.example"[..]));
     for extensions in [server_names(&[one, other]), [server_names(&[one]), server_names(&[other])].concat()] {
         let bytes = records(&message(Some(&extensions)), 16_000);
         reset(World::new(&["github.com"]), "github.com:443", &bytes, "error", "malformed").await;

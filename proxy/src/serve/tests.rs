@@ -1,0 +1,60 @@
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::capture::tests::world::{World, soon};
+
+fn listen(address: &str) -> TcpListener {
+    TcpListener::bind(address).unwrap()
+}
+
+/// The redirect needs a network namespace, and is tested end to end. Here nobody redirected the connection.
+#[tokio::test]
+async fn connections_to_the_listeners_themselves_are_reset_on_each_of_them() {
+    let world = World::new(&["127.0.0.0/8:*", "[::1]:*"]);
+    let capture = vec![listen("127.0.0.1:0"), listen("[::1]:0")];
+    let addresses: Vec<_> = capture.iter().map(|listener| listener.local_addr().unwrap()).collect();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let listeners = Listeners { capture, ..Listeners::default() };
+    let serving = tokio::spawn(serve_until(Arc::clone(&world.session), listeners, async {
+        stopped.await.unwrap();
+    }));
+    for address in addresses.iter().chain(&addresses) {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let error = soon(client.read(&mut [0])).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    }
+    stop.send(()).unwrap();
+    soon(serving).await.unwrap().unwrap();
+    for address in addresses {
+        assert_eq!(TcpStream::connect(address).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+    world.assert_untouched();
+}
+
+#[tokio::test]
+async fn names_are_answered_while_it_serves() {
+    let world = World::new(&["github.com"]);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let listeners = Listeners { dns_udp: vec![socket], ..Listeners::default() };
+    let serving = tokio::spawn(serve(Arc::clone(&world.session), listeners));
+    let client = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x06github\x03com\0\0\x01\0\x01";
+    client.send_to(query, address).await.unwrap();
+    let mut answer = [0; 512];
+    let (length, _) = soon(client.recv_from(&mut answer)).await.unwrap();
+    assert_eq!(answer[..2], query[..2]);
+    // The last record's data: an address of 198.18.0.0/15.
+    assert!(matches!(answer[length - 4..length], [198, 18 | 19, _, _]), "{:?}", &answer[..length]);
+    serving.abort();
+}
+
+#[test]
+fn what_is_wrong_with_one_connection_is_told_from_what_is_wrong_with_all() {
+    // accept(2): errors of the new connection, and those of the process or the machine.
+    for (number, one) in [(103, true), (104, true), (4, true), (24, false), (23, false), (105, false), (12, false)] {
+        assert_eq!(is_about_one_connection(&io::Error::from_raw_os_error(number)), one, "{number}");
+    }
+}
