@@ -109,7 +109,7 @@ struct Captured {
 impl Captured {
     /// Nothing is looked at.
     async fn raw(self, permit: &Permit) {
-        if let Some((mut captured, upstream)) = self.dial(permit).await {
+        if let Some((mut captured, upstream)) = self.dial(permit, None).await {
             captured.record.allow(upstream.address);
             captured.tunnel(upstream.stream, Open).await;
         }
@@ -141,7 +141,7 @@ impl Captured {
             Agreement::Requests(would) => self.requests(permit, would, None).await,
             Agreement::Tunnel(would) => {
                 would.into_iter().for_each(|would| self.record.would_be(would));
-                if let Some((mut captured, upstream)) = self.dial_for(&permit, &first).await {
+                if let Some((mut captured, upstream)) = self.dial(&permit, Some(&first)).await {
                     captured.record.allow(upstream.address);
                     captured.tunnel(upstream.stream, Open).await;
                 }
@@ -151,7 +151,7 @@ impl Captured {
 
     /// Any other port: the server may speak first.
     async fn dial_then_look(self, permit: Permit) {
-        let Some((mut captured, upstream)) = self.dial(&permit).await else { return };
+        let Some((mut captured, upstream)) = self.dial(&permit, None).await else { return };
         let limits = captured.session.limits;
         let patience = Patience { silence: None, partial: Some(limits.first_bytes), word: Some(limits.word) };
         let first = tokio::select! {
@@ -180,7 +180,10 @@ impl Captured {
                 drop(upstream);
                 captured.refuse(&Refusal::new(Reason::Malformed), &FirstBytes::Other).await;
             }
-            Some(First::Gone) => captured.record.allow(upstream.address),
+            Some(First::Gone) => {
+                captured.record.allow(upstream.address);
+                socket::reset(upstream.stream);
+            }
             None | Some(First::Ended | First::Word) => {
                 captured.record.allow(upstream.address);
                 let released = first == Some(First::Word);
@@ -192,39 +195,19 @@ impl Captured {
         }
     }
 
-    /// Opens the upstream connection, or tells why there is none when the program speaks.
-    async fn dial(mut self, permit: &Permit) -> Option<(Self, Dialed)> {
-        match pipeline::open(&self.session, permit).await {
-            Ok(upstream) => Some((self, upstream)),
-            Err(OpenError::Refused(refusal)) => {
-                self.refuse_when_it_speaks(refusal).await;
-                None
-            }
-            Err(OpenError::Failed(reason)) => {
-                self.fail(reason);
-                None
-            }
-        }
-    }
-
-    /// The same for a program that has spoken.
-    async fn dial_for(mut self, permit: &Permit, first: &FirstBytes) -> Option<(Self, Dialed)> {
-        match pipeline::open(&self.session, permit).await {
-            Ok(upstream) => Some((self, upstream)),
-            Err(OpenError::Refused(refusal)) => {
-                self.refuse(&refusal, first).await;
-                None
-            }
-            Err(OpenError::Failed(reason)) => {
-                self.fail(reason);
-                None
+    /// Opens the upstream connection, or refuses in the protocol of what was spoken, or is spoken next.
+    async fn dial(mut self, permit: &Permit, spoken: Option<&FirstBytes>) -> Option<(Self, Dialed)> {
+        match (pipeline::open(&self.session, permit).await, spoken) {
+            (Ok(upstream), _) => return Some((self, upstream)),
+            (Err(OpenError::Refused(refusal)), Some(first)) => self.refuse(&refusal, first).await,
+            (Err(OpenError::Refused(refusal)), None) => self.refuse_when_it_speaks(refusal).await,
+            (Err(OpenError::Failed(reason)), _) => {
+                self.record.fail(reason);
+                drop(self.record);
+                socket::reset(self.client.stream);
             }
         }
-    }
-
-    fn fail(&mut self, reason: Reason) {
-        self.record.fail(reason);
-        let _ = self.client.stream.set_zero_linger();
+        None
     }
 
     async fn tunnel(mut self, upstream: TcpStream, gate: impl Gate) {
@@ -253,6 +236,7 @@ impl Captured {
         let answered = ANSWERED_PORTS.contains(&self.target.port().get());
         let deadline = tokio::time::Instant::now() + if answered { limits.refused } else { limits.refused_other };
         let patience = Patience { silence: None, partial: None, word: None };
+        self.record.will_refuse(&refusal);
         let wait = self.opening.wait(&self.client.stream, &mut self.client.buffer, &patience);
         let first = match timeout_at(deadline, wait).await {
             Ok(First::Known(first)) => first,
@@ -269,6 +253,7 @@ impl Captured {
 
     /// Refuses in the protocol of the first bytes. Of HTTP the whole head is awaited, for the record.
     async fn refuse_by(mut self, refusal: &Refusal, first: &FirstBytes, deadline: tokio::time::Instant) {
+        self.record.will_refuse(refusal);
         let telling = match first {
             FirstBytes::Tls(_) => Telling::Tls,
             FirstBytes::Http => {

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use netbox_config::{Permit, Reason, Refusal, Target};
+use netbox_config::{Permit, Port, Reason, Refusal, Target};
 
 use crate::events::{CloseEvent, DecisionEvent, End, Events, LateRefusal, Verdict};
 use crate::tunnel::{Counts, TunnelEnd};
@@ -38,7 +38,7 @@ impl Record {
     /// A record of what is refused. The event is still to come: what the first bytes say belongs to it.
     pub(crate) fn refused(events: &Events, target: &Target, refusal: &Refusal, since: Instant) -> Self {
         let mut record = Self::new(events, target, refusal.reason(), since);
-        record.stand_by(refusal);
+        record.will_refuse(refusal);
         record
     }
 
@@ -65,7 +65,12 @@ impl Record {
     /// The request that was seen.
     pub(crate) fn saw_request(&mut self, method: &str, path: &[u8]) {
         self.event.method = Some(method.to_owned());
-        self.event.url = Some(format!("http://{}{}", self.target, String::from_utf8_lossy(path)));
+        // As a person writes it: without the port that `http` has anyway.
+        let authority = match self.target.port() {
+            Port::HTTP => self.target.to_string().trim_end_matches(":80").to_owned(),
+            _ => self.target.to_string(),
+        };
+        self.event.url = Some(format!("http://{authority}{}", String::from_utf8_lossy(path)));
     }
 
     /// It passes although a check would refuse it, because of the mode. In mode `open` that is nothing to tell.
@@ -90,6 +95,14 @@ impl Record {
         self.decide();
     }
 
+    /// It will be refused, and what is still to be seen belongs to the event. Not for one that was decided.
+    pub(crate) fn will_refuse(&mut self, refusal: &Refusal) {
+        self.event.reason = refusal.reason();
+        self.event.rule = refusal.rule();
+        self.event.hint = refusal.hint(&self.target);
+        self.event.would = None;
+    }
+
     /// It is refused: by the decision, or late, if that was made before.
     pub(crate) fn refuse(&mut self, refusal: &Refusal) {
         if self.decided {
@@ -101,7 +114,7 @@ impl Record {
             });
             return;
         }
-        self.stand_by(refusal);
+        self.will_refuse(refusal);
         self.decide();
     }
 
@@ -126,13 +139,6 @@ impl Record {
             TunnelEnd::Reset => self.end = End::Reset,
             TunnelEnd::Refused(refusal) => self.refuse(&refusal),
         }
-    }
-
-    fn stand_by(&mut self, refusal: &Refusal) {
-        self.event.reason = refusal.reason();
-        self.event.rule = refusal.rule();
-        self.event.hint = refusal.hint(&self.target);
-        self.event.would = None;
     }
 
     fn decide(&mut self) {

@@ -47,7 +47,7 @@ async fn h001_a_request_passes_in_either_form() {
         expect_end(&mut upstream).await;
         let events = world.events().await;
         let decision = one_decision(&events, "allow", "listed");
-        assert_eq!((&decision["method"], &decision["url"]), (&"GET".into(), &"http://github.com:80/".into()));
+        assert_eq!((&decision["method"], &decision["url"]), (&"GET".into(), &"http://github.com/".into()));
         let close = one_close(&events, "done");
         assert_eq!((&close["sent"], &close["received"]), (&GET.len().into(), &OK.len().into()));
         assert_eq!(close["addr"], "203.0.113.10:80");

@@ -30,7 +30,8 @@ async fn http_gets_a_403_with_the_reason_and_the_rule_that_would_allow_it() {
         let events = world.events().await;
         let decision = one_decision(&events, "deny", "not-listed");
         assert_eq!((&decision["method"], &decision["hint"]), (&"GET".into(), &rule.into()));
-        assert_eq!(decision["url"], format!("http://evil.example:{port}/a"));
+        let authority = if port == 80 { "evil.example".to_owned() } else { format!("evil.example:{port}") };
+        assert_eq!(decision["url"], format!("http://{authority}/a"));
     }
 }
 
@@ -227,6 +228,19 @@ async fn a_refused_connection_that_is_cut_is_told_all_the_same() {
     tokio::task::yield_now().await;
     one_decision(&world.aborted().await, "deny", "not-listed");
     client.shutdown().await.ok();
+}
+
+#[tokio::test]
+async fn what_is_about_to_be_refused_is_never_told_as_allowed() {
+    let mut world = World::new(&["github.com"]);
+    let mut client = world.connect("github.com:443").await;
+    // HTTP on 443: the rest of its head is awaited, for the record.
+    send(&mut client, "GET / HTTP/1.1\r\nHost: github.com\r\n").await;
+    // More turns than the runtime takes between two looks at its sockets.
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    one_decision(&world.aborted().await, "deny", "not-tls");
 }
 
 #[tokio::test]
