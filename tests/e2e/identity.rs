@@ -6,13 +6,11 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use nix::unistd::{Gid, Uid, User, getuid, setgroups, setresgid, setresuid};
 use tempfile::TempDir;
 
-/// The user as whom a root process runs the tests. It owns nothing.
-const TEST_USER: &str = "netbox-test";
+use crate::test_user::test_user;
 
 /// Who runs the tests, and where.
 #[derive(Debug)]
@@ -63,20 +61,4 @@ fn become_user(user: &User) {
     // maps of its own user namespace.
     nix::sys::prctl::set_dumpable(true).expect("dumpable");
     assert!(setresuid(Uid::from_raw(0), Uid::from_raw(0), Uid::from_raw(0)).is_err(), "still root");
-}
-
-/// Finds the test user, or makes it; another test process may be making it at the same time.
-fn test_user() -> User {
-    let find = || User::from_name(TEST_USER).expect("the user database can be read");
-    find()
-        .or_else(|| {
-            let useradd = Command::new("useradd")
-                .args(["--system", "--user-group", "--no-create-home", "--shell", "/usr/sbin/nologin", TEST_USER])
-                .output()
-                .expect("`useradd` (package passwd)");
-            let made = find();
-            assert!(made.is_some(), "`useradd` failed: {}", String::from_utf8_lossy(&useradd.stderr));
-            made
-        })
-        .expect("found or made")
 }

@@ -23,6 +23,7 @@ mod outcome;
 mod programs;
 mod run;
 mod servers;
+mod test_user;
 mod themes;
 mod world;
 mod zone;
