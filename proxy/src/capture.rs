@@ -42,28 +42,37 @@ use crate::tunnel::{Gate, Open, tunnel};
 const ANSWERED_PORTS: [u16; 4] = [80, 443, 8080, 8443];
 
 /// Carries one captured connection that was meant for `original`, until its end. Dropping it ends the connection and
-/// writes its events.
-pub(crate) async fn handle(session: Arc<Session>, stream: TcpStream, original: SocketAddr) {
+/// writes its events. It is judged, and counts as undelivered, before the future is first polled.
+pub(crate) fn handle(
+    session: Arc<Session>,
+    stream: TcpStream,
+    original: SocketAddr,
+) -> impl Future<Output = ()> + Send {
     let since = Instant::now();
     socket::no_delay(&stream);
-    let Some(port) = Port::new(original.port()) else { return socket::reset(stream) };
-    // A connection that nobody redirected was made to the listener itself.
-    let direct = stream.local_addr().is_ok_and(|local| local == original);
-    let (target, decision) = identify(&session, original.ip(), port, direct);
-    let client = Connection::new(stream);
-    match decision {
-        Decision::Refuse(refusal) => {
-            let record = Record::refused(&session.events, &target, &refusal, since);
-            Captured { client, opening: Opening::new(), record, target, session }.refuse_when_it_speaks(refusal).await;
-        }
-        Decision::Allow(permit) => {
-            let record = Record::permitted(&session.events, &permit, since);
-            let captured = Captured { client, opening: Opening::new(), record, target, session };
-            match port {
-                _ if permit.is_raw() => captured.raw(&permit).await,
+    let judged = Port::new(original.port()).map(|port| {
+        // A connection that nobody redirected was made to the listener itself.
+        let direct = stream.local_addr().is_ok_and(|local| local == original);
+        let (target, decision) = identify(&session, original.ip(), port, direct);
+        let record = match &decision {
+            Decision::Refuse(refusal) => Record::refused(&session.events, &target, refusal, since),
+            Decision::Allow(permit) => Record::permitted(&session.events, permit, since),
+        };
+        (target, decision, record)
+    });
+    let mut client = Connection::new(stream);
+    client.undelivered = Some(session.deliveries.begin());
+    async move {
+        let Some((target, decision, record)) = judged else { return socket::reset(client.stream) };
+        let port = target.port();
+        let captured = Captured { client, opening: Opening::new(), record, target, session };
+        match decision {
+            Decision::Refuse(refusal) => captured.refuse_when_it_speaks(refusal).await,
+            Decision::Allow(permit) if permit.is_raw() => captured.raw(&permit).await,
+            Decision::Allow(permit) => match port {
                 Port::HTTP | Port::HTTPS => captured.look_then_dial(permit).await,
                 _ => captured.dial_then_look(permit).await,
-            }
+            },
         }
     }
 }

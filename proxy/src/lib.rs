@@ -20,6 +20,7 @@ mod agreement;
 mod capture;
 mod captured_http;
 mod client_hello;
+mod delivery;
 pub mod dial;
 pub mod dns;
 pub mod events;

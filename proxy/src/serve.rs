@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::original_destination::original_destination;
 use crate::session::Session;
@@ -45,7 +46,8 @@ pub async fn serve(session: Arc<Session>, listeners: Listeners) -> io::Result<()
     serve_until(session, listeners, pending()).await
 }
 
-/// Serves a sandbox until `stop` is done, then ends all of its connections and waits until their events are written.
+/// Serves a sandbox until `stop` is done: the sandbox has ended. Then what it sent before is delivered, for as long as
+/// [`Limits::delivery`](crate::Limits) says, its connections are ended, and their events are written.
 ///
 /// # Errors
 ///
@@ -69,6 +71,10 @@ pub async fn serve_until(
         () = stop => {}
         () = accept_all(&session, &capture, &mut connections) => {}
     }
+    for listener in capture {
+        accept_the_rest(&session, listener.into_std()?, &mut connections);
+    }
+    let _ = timeout(session.limits.delivery, session.deliveries.all()).await;
     names.shutdown().await;
     connections.shutdown().await;
     Ok(())
@@ -100,6 +106,15 @@ async fn accept_all(session: &Arc<Session>, listeners: &[tokio::net::TcpListener
                 tokio::time::sleep(rest).await;
                 rest = (rest * 2).min(LONGEST_REST);
             }
+        }
+    }
+}
+
+/// Accepts the connections that were made before the sandbox ended, and waits for no other.
+fn accept_the_rest(session: &Arc<Session>, listener: TcpListener, connections: &mut JoinSet<()>) {
+    while let Ok((stream, _)) = listener.accept() {
+        if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
+            accept(session, stream, connections);
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use netbox_config::{Host, Policy, Reason, Via};
 
+use crate::delivery::Deliveries;
 use crate::dial::{Dialer, HappyEyeballs};
 use crate::dns::Names;
 use crate::events::{DecisionEvent, Events};
@@ -27,6 +28,8 @@ pub struct Session {
     pub dialer: Arc<dyn Dialer>,
     /// Deadlines and bounds.
     pub limits: Limits,
+    /// What must be delivered before the session may end.
+    pub(crate) deliveries: Deliveries,
     udp: Mutex<HashSet<SocketAddr>>,
 }
 
@@ -49,6 +52,8 @@ pub struct Limits {
     pub word: Duration,
     /// How long the head of an HTTP request may take from its first byte. 30 seconds.
     pub head: Duration,
+    /// How long what a sandbox sent before its end is delivered for. 5 seconds.
+    pub delivery: Duration,
 }
 
 impl Default for Limits {
@@ -61,6 +66,7 @@ impl Default for Limits {
             first_bytes: Duration::from_secs(10),
             word: Duration::from_millis(100),
             head: Duration::from_secs(30),
+            delivery: Duration::from_secs(5),
         }
     }
 }
@@ -69,7 +75,15 @@ impl Session {
     /// A sandbox that dials from this host, with the default limits. Both are there to be set.
     #[must_use]
     pub fn new(names: Arc<Names>, events: Events, facts: Facts) -> Self {
-        Self { names, events, facts, dialer: Arc::new(HappyEyeballs), limits: Limits::default(), udp: Mutex::default() }
+        Self {
+            names,
+            events,
+            facts,
+            dialer: Arc::new(HappyEyeballs),
+            limits: Limits::default(),
+            deliveries: Deliveries::default(),
+            udp: Mutex::default(),
+        }
     }
 
     /// The policy.

@@ -9,6 +9,8 @@ use std::time::Duration;
 use bytes::BytesMut;
 use nix::sys::socket::{Shutdown, setsockopt, shutdown, sockopt};
 use tokio::net::TcpStream;
+
+use crate::delivery::Undelivered;
 use tokio::time::timeout;
 
 /// How much is read at once where it goes through a buffer of ours.
@@ -28,11 +30,13 @@ const KEEP_ALIVE_COUNT: u32 = 8;
 pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
     pub(crate) buffer: BytesMut,
+    /// On the sandbox's side: held until what it sends has all been delivered.
+    pub(crate) undelivered: Option<Undelivered>,
 }
 
 impl Connection {
     pub(crate) fn new(stream: TcpStream) -> Self {
-        Self { stream, buffer: BytesMut::new() }
+        Self { stream, buffer: BytesMut::new(), undelivered: None }
     }
 
     /// Reads what has come to the end of the buffer; 0 at the end of the stream.

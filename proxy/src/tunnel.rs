@@ -132,7 +132,9 @@ pub(crate) async fn tunnel(
     let ended = {
         let mut up = pin!(async {
             gate.pass(&client.stream, &mut client.buffer, &upstream.stream, &counts.sent).await?;
-            Ok::<_, Stopped>(direction(&client.stream, client.buffer, &upstream.stream, &counts.sent).await?)
+            direction(&client.stream, client.buffer, &upstream.stream, &counts.sent).await?;
+            drop(client.undelivered.take());
+            Ok::<_, Stopped>(())
         });
         let mut down = pin!(direction(&upstream.stream, upstream.buffer, &client.stream, &counts.received));
         let (mut up_end, mut down_end) = (None, None);

@@ -30,6 +30,7 @@ use super::head::{HeadError, HeadScan, Lines, MAX_HEAD};
 use super::relay::{self, RelayError, Sink, Source};
 use super::request::RequestHead;
 use super::response::ResponseHead;
+use crate::delivery::Undelivered;
 use crate::events::End;
 use crate::record::Record;
 use crate::refuse::{Telling, refuse};
@@ -252,7 +253,7 @@ async fn relay_one(
         let to_client = Sink { stream: &client.stream, moved: &counts.received };
         let from_client = Source { stream: &client.stream, buffer: &mut client.buffer };
         let from_server = Source { stream: &upstream.stream, buffer: &mut upstream.buffer };
-        let mut ask = pin!(send_request(request, from_client, &to_server, &whole));
+        let mut ask = pin!(send_request(request, from_client, &mut client.undelivered, &to_server, &whole));
         let mut answer = pin!(pass_responses(request, from_server, &to_client, &begun));
         tokio::select! {
             biased;
@@ -288,7 +289,13 @@ async fn relay_one(
 
 /// Sends the request, then watches the client while the answer is awaited. Returns only when something fails; `whole`
 /// says when the request has been sent.
-async fn send_request(request: &RequestHead, from: Source<'_>, to: &Sink<'_>, whole: &AtomicBool) -> RelayError {
+async fn send_request(
+    request: &RequestHead,
+    from: Source<'_>,
+    undelivered: &mut Option<Undelivered>,
+    to: &Sink<'_>,
+    whole: &AtomicBool,
+) -> RelayError {
     let mut head = BytesMut::new();
     request.write(&mut head);
     let Source { stream, buffer } = from;
@@ -302,6 +309,7 @@ async fn send_request(request: &RequestHead, from: Source<'_>, to: &Sink<'_>, wh
             Ok(0) => {
                 if buffer.is_empty() {
                     socket::half_close(to.stream);
+                    drop(undelivered.take());
                 }
                 return pending().await;
             }
