@@ -10,6 +10,7 @@ tests![
     a_large_upload_is_whole needs [CURL],
     a_large_download_over_https_is_whole needs [CURL],
     a_client_may_end_its_direction_first needs [PYTHON],
+    what_was_sent_before_the_exit_arrives needs [PYTHON],
     a_websocket_stays_open_both_ways needs [PYTHON],
     a_connection_carries_request_after_request needs [CURL],
     many_connections_at_once needs [CURL],
@@ -73,6 +74,23 @@ fn a_client_may_end_its_direction_first(world: &World) {
     let outcome = world.netbox(&["--allow", &host.port(9001)]).exec(&client);
     outcome.says("answer: 100000 bytes before the end");
     assert_eq!(outcome.event("close")["end"], "done", "{outcome}");
+}
+
+/// The program hands its bytes to the kernel and is gone, and netbox ends with it. It must not take them along.
+fn what_was_sent_before_the_exit_arrives(world: &World) {
+    const LENGTH: usize = 2_000_000;
+    let host = world.zone().host("last-words");
+    let script = format!(
+        "import os, socket\ns = socket.create_connection(('{}', 9001))\ns.sendall(b'x' * {LENGTH})\nos._exit(0)",
+        host.name
+    );
+    for run in [world.bare(), world.netbox(&["--allow", &host.port(9001)])] {
+        let mark = world.mark();
+        run.exec(&["python3", "-c", &script]).exits_with(0);
+        let arrivals = world.arrivals(mark, &host);
+        let whole = |line: &Option<String>| line.as_ref().is_some_and(|line| line.len() == LENGTH);
+        assert!(arrivals.iter().any(|arrival| whole(&arrival.line)), "{} arrivals", arrivals.len());
+    }
 }
 
 fn a_websocket_stays_open_both_ways(world: &World) {
