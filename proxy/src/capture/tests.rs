@@ -1,6 +1,7 @@
 //! Captured connections over loopback: the original destination is injected, lookups and dials are scripted.
 
 mod cases;
+mod delivery;
 mod http;
 mod ports;
 mod refusals;
