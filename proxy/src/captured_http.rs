@@ -52,7 +52,7 @@ impl CapturedHttp {
     fn judge(&self, request: &RequestHead) -> Result<Option<Reason>, Refusal> {
         let policy = self.session.policy();
         let absolute = match &request.form {
-            Form::Authority(_) => return Err(Refusal::new(Reason::Unsupported)),
+            Form::Authority(..) => return Err(Refusal::new(Reason::Unsupported)),
             Form::Absolute(authority, _) => Some(authority),
             Form::Origin(_) | Form::Asterisk => None,
         };

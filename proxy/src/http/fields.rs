@@ -24,6 +24,8 @@ pub(crate) struct NextHop {
     /// Whether `Keep-Alive` goes on: a server's word for how long it keeps the connection, which holds for the client
     /// too, since the two connections end together. Clients lean on it so as not to race with the end.
     pub(crate) keep_alive: bool,
+    /// What stands in `Host`, in place of what the client wrote there.
+    pub(crate) host: Option<String>,
 }
 
 /// The fields that concern one connection (RFC 9110 §7.6.1, RFC 7540 §3.2.1): never forwarded as they came.
@@ -88,8 +90,13 @@ impl Fields {
         }
         let mut connection = (!options.is_empty()).then(|| options.join(", "));
         let mut upgrade = next.upgrade.clone();
+        let mut host = next.host.clone();
+        if let (Some(value), None) = (&host, self.all("host").next()) {
+            write_field(b"Host", value.as_bytes(), out);
+        }
         for field in &self.0 {
             let replaced = match &field.name {
+                name if next.host.is_some() && name.eq_ignore_ascii_case(b"host") => host.take(),
                 name if next.keep_alive && name.eq_ignore_ascii_case(b"keep-alive") => {
                     write_field(name, &field.value, out);
                     None

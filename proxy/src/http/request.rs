@@ -32,7 +32,7 @@ pub(crate) enum Form {
     /// `*`, with OPTIONS alone.
     Asterisk,
     /// `host:port`, with CONNECT alone.
-    Authority(Authority),
+    Authority(Host, Port),
 }
 
 /// A host, perhaps with a port.
@@ -100,7 +100,7 @@ impl RequestHead {
         match &self.form {
             Form::Origin(path) | Form::Absolute(_, path) => path,
             Form::Asterisk => b"*",
-            Form::Authority(_) => b"",
+            Form::Authority(..) => b"",
         }
     }
 
@@ -109,6 +109,8 @@ impl RequestHead {
         out.put_slice(self.method.as_bytes());
         out.put_slice(b" ");
         match &self.form {
+            // The last proxy asks about the server as a whole (RFC 9112 §3.2.4).
+            Form::Absolute(_, path) if path.is_empty() && self.method == "OPTIONS" => out.put_slice(b"*"),
             // `http://host` and `http://host?query` have the path `/` (RFC 9112 §3.2.1).
             Form::Absolute(_, path) if !path.starts_with(b"/") => out.put_slice(b"/"),
             _ => {}
@@ -117,27 +119,27 @@ impl RequestHead {
         out.put_slice(b" ");
         out.put_slice(self.version.as_str().as_bytes());
         out.put_slice(b"\r\n");
-        if let (Form::Absolute(authority, _), None) = (&self.form, &self.host) {
-            out.put_slice(format!("Host: {authority}\r\n").as_bytes());
-        }
+        // In the absolute form `Host` counts for nothing (RFC 9112 §3.2.2): what was judged goes on, in its place.
+        let host = match &self.form {
+            Form::Absolute(authority, _) => Some(authority.of_http().to_string()),
+            _ => None,
+        };
         let mut connection = Vec::new();
         if self.fields.has("connection", "close") {
             connection.push("close");
         } else if self.fields.has("connection", "keep-alive") {
             connection.push("keep-alive");
         }
-        self.fields.write(&NextHop { connection, upgrade: self.upgrade(), keep_alive: false }, out);
+        self.fields.write(&NextHop { connection, upgrade: self.upgrade(), keep_alive: false, host }, out);
     }
 }
 
 impl Form {
     fn parse(method: &str, target: &Bytes) -> Result<Self, HeadError> {
         if method == "CONNECT" {
-            let authority =
-                Authority::parse(target).map_err(|_| HeadError::Malformed("CONNECT without `host:port`"))?;
-            return match authority.port {
-                Some(_) => Ok(Self::Authority(authority)),
-                None => Err(HeadError::Malformed("CONNECT without `host:port`")),
+            return match Authority::parse(target) {
+                Ok(Authority { host, port: Some(port) }) => Ok(Self::Authority(host, port)),
+                _ => Err(HeadError::Malformed("CONNECT without `host:port`")),
             };
         }
         match &target[..] {
@@ -182,6 +184,13 @@ impl Authority {
             },
             Err(error) => Err(error),
         }
+    }
+}
+
+impl Authority {
+    /// The same, without the port that `http` has anyway (RFC 9110 §4.2.3).
+    fn of_http(&self) -> Self {
+        Self { host: self.host.clone(), port: self.port.filter(|port| *port != Port::HTTP) }
     }
 }
 

@@ -74,7 +74,7 @@ impl ResponseHead {
         } else if self.fields.has("connection", "keep-alive") {
             connection.push("keep-alive");
         }
-        self.fields.write(&NextHop { connection, upgrade: self.upgrade(), keep_alive: !close }, out);
+        self.fields.write(&NextHop { connection, upgrade: self.upgrade(), keep_alive: !close, host: None }, out);
     }
 
     /// `Upgrade` means something with 101 and 426 (RFC 9110 §15.2.2, §15.5.22). In any other response it offers what

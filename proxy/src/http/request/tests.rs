@@ -58,6 +58,24 @@ fn the_absolute_form_becomes_the_origin_form() {
 }
 
 #[test]
+fn the_absolute_form_wins_over_the_host_field() {
+    assert_eq!(
+        forwarded("GET http://a.example:8080/ HTTP/1.1\r\nA: b\r\nHOST: B.example\r\n\r\n"),
+        "GET / HTTP/1.1\r\nA: b\r\nHOST: a.example:8080\r\n\r\n"
+    );
+}
+
+#[test]
+fn options_of_a_whole_server_has_an_asterisk() {
+    for (target, path) in [("http://a.example", "*"), ("http://a.example/", "/"), ("http://a.example?b", "/?b")] {
+        assert_eq!(
+            forwarded(&format!("OPTIONS {target} HTTP/1.1\r\nHost: a.example\r\n\r\n")),
+            format!("OPTIONS {path} HTTP/1.1\r\nHost: a.example\r\n\r\n")
+        );
+    }
+}
+
+#[test]
 fn fields_for_this_hop_alone_stay_behind() {
     assert_eq!(
         forwarded(
@@ -229,7 +247,11 @@ proptest! {
         let mut out = BytesMut::new();
         request.write(&mut out);
         let again = RequestHead::parse(&out.clone().freeze()).unwrap();
-        prop_assert_eq!((&again.method, &again.host, again.framing), (&request.method, &request.host, request.framing));
+        let host = match &request.form {
+            Form::Absolute(authority, _) => Some(authority.of_http()),
+            _ => request.host.clone(),
+        };
+        prop_assert_eq!((&again.method, &again.host, again.framing), (&request.method, &host, request.framing));
         let mut twice = BytesMut::new();
         again.write(&mut twice);
         prop_assert_eq!(out, twice);
