@@ -2,6 +2,8 @@
 //!
 //! `cargo bench --bench start` as an unprivileged user. Prints medians and ratios; the machine's noise is in both.
 
+#![allow(clippy::expect_used, reason = "a bench that cannot measure has nothing to say but why")]
+
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 

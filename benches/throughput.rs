@@ -3,6 +3,8 @@
 //! `cargo bench --bench throughput` as an unprivileged user. The server lives in user, mount and network namespaces of
 //! the bench's own; both clients are this program, one bare and one under `netbox run`, in turn.
 
+#![allow(clippy::expect_used, reason = "a bench that cannot measure has nothing to say but why")]
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
