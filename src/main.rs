@@ -4,6 +4,7 @@
 
 mod check;
 mod cli;
+mod dependencies;
 mod doctor;
 mod dry_run;
 mod duration;

@@ -20,7 +20,8 @@ pub const MAX_AGE: Duration = Duration::from_secs(1);
 /// The facts about this host, kept fresh.
 pub struct Facts {
     listeners: Vec<SocketAddr>,
-    latest: Mutex<Snapshot>,
+    /// None until they are asked for: a sandbox that connects to nothing need not wait for them.
+    latest: Mutex<Option<Snapshot>>,
 }
 
 struct Snapshot {
@@ -29,11 +30,10 @@ struct Snapshot {
 }
 
 impl Facts {
-    /// Gathers the facts for the first time. `listeners` are netbox's own, which no connection may reach.
+    /// The facts of this host. `listeners` are netbox's own, which no connection may reach.
     #[must_use]
     pub fn new(listeners: Vec<SocketAddr>) -> Self {
-        let facts = gather(&listeners).unwrap_or_else(|_| nothing_known(&listeners));
-        Self { listeners, latest: Mutex::new(Snapshot { gathered: Instant::now(), facts: Arc::new(facts) }) }
+        Self { listeners, latest: Mutex::new(None) }
     }
 
     /// These facts, for ever.
@@ -41,20 +41,21 @@ impl Facts {
     pub(crate) fn fixed(facts: HostFacts) -> Self {
         // Gathered in the future, so never old.
         let gathered = Instant::now() + Duration::from_secs(1 << 30);
-        Self { listeners: facts.listeners.clone(), latest: Mutex::new(Snapshot { gathered, facts: Arc::new(facts) }) }
+        let listeners = facts.listeners.clone();
+        Self { listeners, latest: Mutex::new(Some(Snapshot { gathered, facts: Arc::new(facts) })) }
     }
 
     /// The facts, at most [`MAX_AGE`] old. Where the kernel cannot be asked (no descriptor left), the last ones stay in
     /// force.
     pub fn current(&self) -> Arc<HostFacts> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        if latest.gathered.elapsed() >= MAX_AGE {
-            if let Ok(facts) = gather(&self.listeners) {
-                latest.facts = Arc::new(facts);
-            }
-            latest.gathered = Instant::now();
-        }
-        Arc::clone(&latest.facts)
+        let facts = match latest.as_ref() {
+            Some(last) if last.gathered.elapsed() < MAX_AGE => return Arc::clone(&last.facts),
+            Some(last) => gather(&self.listeners).map_or_else(|_| Arc::clone(&last.facts), Arc::new),
+            None => Arc::new(gather(&self.listeners).unwrap_or_else(|_| nothing_known(&self.listeners))),
+        };
+        *latest = Some(Snapshot { gathered: Instant::now(), facts: Arc::clone(&facts) });
+        facts
     }
 }
 
@@ -195,6 +196,11 @@ mod tests {
         assert_eq!(shown(&facts.on_link), ["203.0.113.0/24"]);
     }
 
+    /// Makes the latest facts this old.
+    fn age(facts: &Facts, age: Duration) {
+        facts.latest.lock().unwrap().as_mut().unwrap().gathered = Instant::now() - age;
+    }
+
     #[test]
     fn the_kernel_is_not_asked_each_time() {
         let listener = "127.0.0.1:8080".parse().unwrap();
@@ -202,11 +208,10 @@ mod tests {
         let current = facts.current();
         assert_eq!(current.listeners, [listener]);
         assert!(current.own.iter().all(|address| !address.is_loopback()));
-        facts.latest.lock().unwrap().gathered = Instant::now();
-        assert!(Arc::ptr_eq(&facts.current(), &facts.latest.lock().unwrap().facts));
-        let before = facts.current();
-        facts.latest.lock().unwrap().gathered = Instant::now() - MAX_AGE;
-        assert!(!Arc::ptr_eq(&facts.current(), &before));
+        age(&facts, Duration::ZERO);
+        assert!(Arc::ptr_eq(&facts.current(), &current));
+        age(&facts, MAX_AGE);
+        assert!(!Arc::ptr_eq(&facts.current(), &current));
     }
 
     #[test]
