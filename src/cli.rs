@@ -21,13 +21,27 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a command, and everything that it starts, with the network limited to the policy
-    #[command(override_usage = "netbox run [OPTIONS] [--] CMD [ARG]...")]
+    #[command(override_usage = "netbox run [OPTIONS] [--] CMD [ARG]...", after_long_help = RUN_EXIT_CODES)]
     Run(RunArguments),
     /// Say whether a target would be allowed, and by which rule
+    #[command(after_long_help = CHECK_EXIT_CODES)]
     Check(CheckArguments),
     /// Say whether netbox can isolate here, and if not, why, and how to fix it
+    #[command(after_long_help = DOCTOR_EXIT_CODES)]
     Doctor(DoctorArguments),
+    /// Print a script that completes netbox's commands and flags in a shell
+    Completions(CompletionsArguments),
+    /// Print a manual page, for `man -l -`
+    Man(ManArguments),
 }
+
+const RUN_EXIT_CODES: &str = "\
+Exit codes: the command's own; 128+N if signal N killed it; 3 with `--fail-on-block`; 124 if its time was over; 125 if \
+netbox failed, and the command did not run or was ended; 126 if it cannot be executed; 127 if it was not found; 2 for \
+wrong usage.";
+const CHECK_EXIT_CODES: &str = "\
+Exit codes: 0 if every target would be allowed; 1 if one would be refused; 2 if one, or the usage, is malformed.";
+const DOCTOR_EXIT_CODES: &str = "Exit codes: 0 if `netbox run` works here; 1 if not.";
 
 /// The flags that make the policy.
 #[derive(Args, Clone, Debug, Default)]
@@ -130,6 +144,20 @@ pub struct DoctorArguments {
     /// Do nothing: what the trial sandbox runs
     #[arg(long, hide = true)]
     pub inside: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct CompletionsArguments {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Args, Debug)]
+pub struct ManArguments {
+    /// The command that the page is about; netbox as a whole if none is given
+    #[arg(value_name = "COMMAND")]
+    pub commands: Vec<String>,
 }
 
 /// Which proxy variables the command sees.

@@ -13,9 +13,8 @@ use crate::event_sink::EventSink;
 use crate::policy_flags::{self, Effective};
 use crate::say::{self, Voice};
 use crate::session::{self, Ended};
-use crate::{FAILED, dry_run, environment, summary};
+use crate::{FAILED, USAGE, dry_run, environment, summary};
 
-const USAGE: u8 = 2;
 const TIMED_OUT: u8 = 124;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
