@@ -62,8 +62,12 @@ async fn join(
     let facts = Facts::new(listeners.addresses());
     let session = Arc::new(Session::new(Arc::new(names(policy)), events, facts));
     let log = listeners.log.map(watch).transpose()?;
-    let doors =
-        netbox_proxy::Listeners { capture: listeners.capture, dns_udp: listeners.dns_udp, dns_tcp: listeners.dns_tcp };
+    let doors = netbox_proxy::Listeners {
+        capture: listeners.capture,
+        dns_udp: listeners.dns_udp,
+        dns_tcp: listeners.dns_tcp,
+        explicit: listeners.explicit,
+    };
     let (departed, departure) = oneshot::channel::<()>();
     let departure = async {
         // Dropped without a word, which no path does, it has departed too.
