@@ -58,6 +58,10 @@ fn open_file(path: &Path) -> Result<EventSink, String> {
     if metadata.uid() != netbox_launcher::effective_uid() {
         return Err("the file belongs to another user".into());
     }
+    if metadata.nlink() != 1 {
+        // Under its other name the command could reach it.
+        return Err("the file has another name (a hard link)".into());
+    }
     let place = path.canonicalize().map_err(|error| error.to_string())?;
     Ok(EventSink { file, place: Some(place) })
 }

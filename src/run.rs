@@ -89,6 +89,7 @@ fn confine(arguments: RunArguments, voice: Voice, effective: Effective, sink: Op
 
     // Pid 1 is cloned from the one thread that there is; what needs threads is made while it builds the sandbox.
     let embryo = Embryo::conceive(&spec)?;
+    netbox_launcher::become_carrier();
     let events = Events::new(id, sink.map(|sink| sink.file));
     let policy = Arc::new(effective.policy);
     let runtime = runtime().map_err(fault("start the proxy"))?;
@@ -108,6 +109,9 @@ fn confine(arguments: RunArguments, voice: Voice, effective: Effective, sink: Op
 
     let code = exit_code(&arguments, &events, ended);
     events.exit(code.into());
+    if events.dropped() > 0 {
+        voice.warn(format_args!("{} events could not be written", events.dropped()));
+    }
     let wanted = match arguments.summary {
         When::Auto => !arguments.quiet,
         When::Always => true,
