@@ -73,3 +73,6 @@ fn refused(session: &Session, via: Via, text: &[u8], reason: Reason) {
     let text = String::from_utf8_lossy(&text[..text.len().min(MAX_EXCERPT)]).into_owned();
     session.events.decision(DecisionEvent::new(session.events.next_id(), text, None, via, reason));
 }
+
+#[cfg(test)]
+mod tests;
