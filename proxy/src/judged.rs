@@ -80,7 +80,7 @@ impl Judged {
             First::Gone => return self.end_unused(upstream, End::Reset).await,
         };
         self.saw(&first);
-        match agree(self.session.policy(), &permit, &first) {
+        match agree(&self.session.names, &permit, &first) {
             Agreement::Refuse(refusal) => {
                 drop(upstream);
                 self.refuse(&refusal, &first).await;
@@ -109,7 +109,7 @@ impl Judged {
         match first {
             Some(First::Known(first)) => {
                 judged.saw(&first);
-                match agree(judged.session.policy(), &permit, &first) {
+                match agree(&judged.session.names, &permit, &first) {
                     Agreement::Refuse(refusal) => {
                         drop(upstream);
                         judged.refuse(&refusal, &first).await;

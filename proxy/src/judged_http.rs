@@ -50,7 +50,6 @@ impl JudgedHttp {
     }
 
     fn judge(&self, request: &RequestHead) -> Result<Option<Reason>, Refusal> {
-        let policy = self.session.policy();
         let absolute = match &request.form {
             Form::Authority(..) => return Err(Refusal::new(Reason::Unsupported)),
             Form::Absolute(authority, _) => Some(authority),
@@ -58,7 +57,7 @@ impl JudgedHttp {
         };
         let mut would = self.would;
         for authority in absolute.into_iter().chain(&request.host) {
-            would = would.or(agreement::authority(policy, &self.permit, authority)?);
+            would = would.or(agreement::authority(&self.session.names, &self.permit, authority)?);
         }
         Ok(would)
     }

@@ -58,13 +58,13 @@ impl Requests {
         if permit.is_raw() {
             return Ok(None);
         }
-        let policy = self.session.policy();
-        let would = match agree(policy, permit, &FirstBytes::Http) {
+        let names = &self.session.names;
+        let would = match agree(names, permit, &FirstBytes::Http) {
             Agreement::Tunnel(would) | Agreement::Requests(would) => would,
             Agreement::Refuse(refusal) => return Err(refusal),
         };
         match &request.host {
-            Some(host) => Ok(would.or(agreement::authority(policy, permit, host)?)),
+            Some(host) => Ok(would.or(agreement::authority(names, permit, host)?)),
             None => Ok(would),
         }
     }
