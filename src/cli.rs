@@ -1,6 +1,7 @@
 //! What can be typed. No I/O: the meaning of it is resolved elsewhere.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -29,16 +30,28 @@ pub enum Command {
     /// Say whether netbox can isolate here, and if not, why, and how to fix it
     #[command(after_long_help = DOCTOR_EXIT_CODES)]
     Doctor(DoctorArguments),
+    /// The same filter as a proxy, for programs that are told of one
+    #[command(subcommand, disable_help_subcommand = true)]
+    Proxy(ProxyCommand),
     /// Print a script that completes netbox's commands and flags in a shell
     Completions(CompletionsArguments),
     /// Print a manual page, for `man -l -`
     Man(ManArguments),
 }
 
+#[derive(Debug, Subcommand)]
+pub enum ProxyCommand {
+    /// Serve HTTP CONNECT, HTTP and SOCKS5 on one port, for any program on this machine, until SIGINT or SIGTERM
+    #[command(after_long_help = SERVE_EXIT_CODES)]
+    Serve(ServeArguments),
+}
+
 const RUN_EXIT_CODES: &str = "\
 Exit codes: the command's own; 128+N if signal N killed it; 3 with `--fail-on-block`; 124 if its time was over; 125 if \
 netbox failed, and the command did not run or was ended; 126 if it cannot be executed; 127 if it was not found; 2 for \
 wrong usage.";
+const SERVE_EXIT_CODES: &str = "\
+Exit codes: 0 if SIGINT, SIGTERM or SIGHUP ended it; 125 if netbox failed; 2 for wrong usage.";
 const CHECK_EXIT_CODES: &str = "\
 Exit codes: 0 if every target would be allowed; 1 if one would be refused; 2 if one, or the usage, is malformed.";
 const DOCTOR_EXIT_CODES: &str = "Exit codes: 0 if `netbox run` works here; 1 if not.";
@@ -119,6 +132,49 @@ pub struct RunArguments {
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub struct ServeArguments {
+    #[command(flatten)]
+    pub policy: PolicyArguments,
+
+    /// Listen there, such as `127.0.0.1:3128` or `[::1]:3128`
+    ///
+    /// Repeatable. With port 0 the system chooses one; the address is said on stderr.
+    #[arg(long, required = true, value_name = "ADDRESS:PORT", value_parser = listen_address)]
+    pub listen: Vec<SocketAddr>,
+
+    /// Let `--listen` take addresses that other machines can reach
+    ///
+    /// There is no authentication: whoever reaches the port can use the proxy.
+    #[arg(long)]
+    pub listen_any: bool,
+
+    /// Write events there, as JSON lines: a file, or a descriptor that netbox inherited
+    ///
+    /// A file is appended to. Also from NETBOX_EVENTS.
+    #[arg(long, value_name = "FILE|fd:N")]
+    pub events: Option<OsString>,
+
+    /// Tell what was refused, on stderr at the end: if anything was, always, or never
+    #[arg(long, value_name = "auto|always|never", default_value = "auto", hide_default_value = true)]
+    pub summary: When,
+
+    /// Say less on stderr: no warnings and no summary
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+
+    /// Say more on stderr
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    if text.starts_with("unix:") {
+        return Err("unix sockets are not supported yet; write an address such as `127.0.0.1:3128`".into());
+    }
+    text.parse().map_err(|_| "write an address and a port, such as `127.0.0.1:3128` or `[::1]:3128`".into())
 }
 
 #[derive(Args, Debug)]
@@ -222,6 +278,18 @@ mod tests {
     fn an_unknown_flag_is_no_command() {
         assert!(Cli::try_parse_from(["netbox", "run", "--alow", "example.com", "true"]).is_err());
         assert!(Cli::try_parse_from(["netbox", "run", "--", "--odd"]).is_ok());
+    }
+
+    #[test]
+    fn a_proxy_listens_on_addresses_that_are_written_out() {
+        let serve = |listen: &str| Cli::try_parse_from(["netbox", "proxy", "serve", "--listen", listen]);
+        for good in ["127.0.0.1:3128", "[::1]:0"] {
+            assert!(serve(good).is_ok(), "{good}");
+        }
+        for bad in ["3128", ":3128", "localhost:3128", "127.0.0.1", "::1:3128", "unix:/run/x", ""] {
+            assert!(serve(bad).is_err(), "{bad}");
+        }
+        assert!(Cli::try_parse_from(["netbox", "proxy", "serve"]).is_err());
     }
 
     #[test]

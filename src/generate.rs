@@ -72,7 +72,10 @@ mod tests {
         let mut root = Cli::command();
         root.build();
         let pages = pages(&root);
-        assert_eq!(pages.len(), 1 + root.get_subcommands().count(), "one for each, and one for all");
+        fn commands(command: &Command) -> usize {
+            1 + command.get_subcommands().map(commands).sum::<usize>()
+        }
+        assert_eq!(pages.len(), commands(&root), "one for each, and one for all");
         let run = pages.iter().find(|page| page.contains(".TH netbox-run 1")).expect("a page for `run`");
         assert!(run.contains(r"\fB\-\-fail\-on\-block\fR"), "{run}");
         assert!(pages.iter().all(|page| !page.contains("inside")), "a hidden flag is shown");

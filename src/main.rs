@@ -15,6 +15,7 @@ mod policy_flags;
 mod reference;
 mod run;
 mod say;
+mod serve;
 mod session;
 mod signals;
 mod summary;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         cli::Command::Run(arguments) => run::run(arguments),
         cli::Command::Check(arguments) => check::check(&arguments),
         cli::Command::Doctor(arguments) => doctor::doctor(&arguments),
+        cli::Command::Proxy(cli::ProxyCommand::Serve(arguments)) => serve::serve(&arguments),
         cli::Command::Completions(arguments) => generate::completions(&arguments),
         cli::Command::Man(arguments) => generate::man(&arguments),
     });

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use netbox_config::{Mode, Policy, Rule, RuleError, Source, split_rules};
 
 use crate::cli::PolicyArguments;
+use crate::say::Voice;
 
 /// A policy, and what should be said about it.
 pub struct Effective {
@@ -13,6 +14,21 @@ pub struct Effective {
     pub warnings: Vec<String>,
     /// Nothing was asked for at all: no rule and no mode.
     pub is_default: bool,
+}
+
+impl Effective {
+    /// Says what should be said about it before anything runs.
+    pub fn warn(&self, voice: Voice) {
+        for warning in &self.warnings {
+            voice.warn(warning);
+        }
+        if self.is_default {
+            voice.warn("nothing is allowed, so nothing is reachable; allow hosts with `--allow HOST`");
+        }
+        if self.policy.mode() == Mode::Open {
+            voice.warn("mode `open`: every host is reachable, private addresses too");
+        }
+    }
 }
 
 /// Builds the policy.

@@ -125,7 +125,8 @@ fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(fd, Interest::READABLE)
 }
 
-fn names(policy: Arc<Policy>) -> Names {
+/// How this machine looks names up.
+pub fn names(policy: Arc<Policy>) -> Names {
     let search = fs::read_to_string("/etc/resolv.conf").map(|text| search_domains(&text)).unwrap_or_default();
     Names::new(policy, Arc::new(HostResolver::new()), Arc::new(HostRecords::new()), search)
 }

@@ -1,14 +1,37 @@
 //! What was refused, in a few lines on stderr when the run is over.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 
-use netbox_proxy::events::Summary;
+use netbox_proxy::events::{Events, Summary};
+
+use crate::cli::When;
+use crate::say::Voice;
 
 /// How many refusals are told one by one.
 const SHOWN: usize = 10;
 
+/// Writes the last event, and says on stderr what there is to be said.
+pub fn conclude(events: &Events, code: u8, when: When, voice: Voice) {
+    events.exit(code.into());
+    if events.dropped() > 0 {
+        voice.warn(format_args!("{} events could not be written", events.dropped()));
+    }
+    let wanted = match when {
+        When::Auto => !voice.quiet,
+        When::Always => true,
+        When::Never => false,
+    };
+    let always = when == When::Always || voice.verbose;
+    if wanted && let Some(text) = compose(&events.summary(), always) {
+        // One write, so that lines of a command that still runs elsewhere do not come between. A closed stderr is no
+        // reason to fail.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    }
+}
+
 /// The summary, or nothing where `always` is not set and nothing was refused.
-pub fn compose(summary: &Summary, always: bool) -> Option<String> {
+fn compose(summary: &Summary, always: bool) -> Option<String> {
     let refused = summary.denied + summary.malformed;
     if refused == 0 && !always {
         return None;
@@ -21,7 +44,9 @@ pub fn compose(summary: &Summary, always: bool) -> Option<String> {
     for group in summary.refused.iter().take(SHOWN) {
         let port = group.port.map(|port| format!(":{port}")).unwrap_or_default();
         // An IPv6 address before a port needs its brackets.
-        let host = if group.host.contains(':') && !group.host.starts_with('[') && group.port.is_some() {
+        let host = if group.host.is_empty() {
+            "what named no host".to_owned()
+        } else if group.host.contains(':') && !group.host.starts_with('[') && group.port.is_some() {
             format!("[{}]", group.host)
         } else {
             group.host.clone()
