@@ -1,4 +1,4 @@
-//! The programs that the tests run inside: real clients where there are some, and four small ones of the tests' own,
+//! The programs that the tests run inside: real clients where there are some, and a few small ones of the tests' own,
 //! each in the language whose library it is there to show.
 
 use std::fs;
@@ -29,10 +29,16 @@ pub const KEYTOOL: Program = Program { name: "keytool", package: "default-jdk-he
 /// See `Program`.
 pub const PYTHON: Program = Program { name: "python3", package: "python3" };
 
-const OWN: [(&str, &str); 4] = [
+/// See `Program`.
+pub const PIP: Program = Program { name: "pip3", package: "python3-pip" };
+
+const OWN: [(&str, &str); 7] = [
     ("probe.py", include_str!("programs/probe.py")),
+    ("fetch.py", include_str!("programs/fetch.py")),
+    ("wheel.py", include_str!("programs/wheel.py")),
     ("serve.py", include_str!("programs/serve.py")),
     ("fetch.mjs", include_str!("programs/fetch.mjs")),
+    ("tunnel.mjs", include_str!("programs/tunnel.mjs")),
     ("Fetch.java", include_str!("programs/Fetch.java")),
 ];
 

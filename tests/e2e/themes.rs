@@ -10,6 +10,7 @@ mod fronting;
 mod inside;
 mod lookups;
 mod modes;
+mod proxy;
 mod reach;
 mod refuse;
 mod signals;
@@ -34,6 +35,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         events::TESTS,
         usage::TESTS,
         check::TESTS,
+        proxy::TESTS,
     ];
     themes.into_iter().flatten()
 }
