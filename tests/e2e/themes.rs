@@ -5,6 +5,7 @@ mod check;
 mod descriptors;
 mod events;
 mod exit_codes;
+mod explicit;
 mod flow;
 mod fronting;
 mod inside;
@@ -36,6 +37,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         usage::TESTS,
         check::TESTS,
         proxy::TESTS,
+        explicit::TESTS,
     ];
     themes.into_iter().flatten()
 }
