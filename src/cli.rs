@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use netbox_config::Mode;
 
@@ -71,16 +72,21 @@ pub struct PolicyArguments {
     #[arg(short, long, value_name = "RULE")]
     pub deny: Vec<String>,
 
-    /// What happens to what no rule names
+    /// What happens to what no rule names (without the flag: `allowlist`)
     ///
     /// `allowlist` refuses it, `audit` lets it pass and tells, `open` lets it pass with the guard off, `none` refuses
     /// everything. Also from NETBOX_MODE.
-    #[arg(long, value_name = "allowlist|none|open|audit", value_parser = Mode::from_str)]
+    #[arg(long, value_parser = modes())]
     pub mode: Option<Mode>,
 
-    /// Read no policy file of the user or the project
+    /// Use no policy file of the user or the project: the command line and NETBOX_* alone (this version reads none yet)
     #[arg(long)]
     pub no_config: bool,
+}
+
+/// The modes by name, so that a shell can complete them.
+fn modes() -> impl TypedValueParser<Value = Mode> {
+    PossibleValuesParser::new(["allowlist", "none", "open", "audit"]).try_map(|text| Mode::from_str(&text))
 }
 
 #[derive(Args, Debug)]
@@ -98,15 +104,15 @@ pub struct RunArguments {
     ///
     /// `auto` and `none`: none, since every connection is captured. `http`: http_proxy, https_proxy and no_proxy. `all`:
     /// also all_proxy, as SOCKS5. The caller's own are removed in any case.
-    #[arg(long, value_name = "auto|http|all|none", default_value = "auto", hide_default_value = true)]
+    #[arg(long, value_name = "auto|http|all|none", default_value = "auto")]
     pub proxy_env: ProxyEnvironment,
 
-    /// End the command after this time, such as `90s`, `5m` or `1h30m`: TERM, after five seconds KILL; exit code 124
+    /// End the command after this time, such as `90s`, `5m`, `1h30m` or `500ms`: TERM, after five seconds KILL; exit code 124
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub timeout: Option<Duration>,
 
     /// Tell what was refused, on stderr at the end: if anything was, always, or never
-    #[arg(long, value_name = "auto|always|never", default_value = "auto", hide_default_value = true)]
+    #[arg(long, value_name = "auto|always|never", default_value = "auto")]
     pub summary: When,
 
     /// Exit with 3 if anything was refused and the command itself succeeded
@@ -158,7 +164,7 @@ pub struct ServeArguments {
     pub events: Option<OsString>,
 
     /// Tell what was refused, on stderr at the end: if anything was, always, or never
-    #[arg(long, value_name = "auto|always|never", default_value = "auto", hide_default_value = true)]
+    #[arg(long, value_name = "auto|always|never", default_value = "auto")]
     pub summary: When,
 
     /// Say less on stderr: no warnings and no summary
@@ -245,6 +251,7 @@ impl EventDestination {
     /// What was wrong with `fd:N`.
     pub fn parse(text: &OsString) -> Result<Self, String> {
         match text.to_str().and_then(|text| text.strip_prefix("fd:")) {
+            None if text == "-" => Err("`--events -`: to write to stdout, name its descriptor: `fd:1`".into()),
             None if text.is_empty() => Err("`--events` needs a file or `fd:N`".into()),
             None => Ok(Self::File(PathBuf::from(text))),
             Some(digits) => match digits.parse::<i32>() {

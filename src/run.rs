@@ -116,6 +116,7 @@ fn runtime() -> std::io::Result<Runtime> {
 /// What is said before anything runs.
 fn warn(voice: Voice, effective: &Effective) {
     effective.warn(voice);
+    effective.warn_inside(voice);
     if netbox_launcher::effective_uid() == 0 {
         voice.warn("running as root: what the command writes may be run outside by root; confine files as well, or use a user of its own");
     }

@@ -1,9 +1,9 @@
-//! What was refused, in a few lines on stderr when the run is over.
+//! What was refused or failed, in a few lines on stderr when the run is over.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use netbox_proxy::events::{Events, Summary};
+use netbox_proxy::events::{Events, Refused, Summary};
 
 use crate::cli::When;
 use crate::say::Voice;
@@ -30,10 +30,10 @@ pub fn conclude(events: &Events, code: u8, when: When, voice: Voice) {
     }
 }
 
-/// The summary, or nothing where `always` is not set and nothing was refused.
+/// The summary, or nothing where `always` is not set and there is nothing that the person has to know.
 fn compose(summary: &Summary, always: bool) -> Option<String> {
     let refused = summary.denied + summary.malformed;
-    if refused == 0 && !always {
+    if refused == 0 && summary.failed == 0 && summary.audited.is_empty() && !always {
         return None;
     }
     let mut text = format!("netbox: {} allowed, {refused} refused", summary.allowed);
@@ -41,7 +41,15 @@ fn compose(summary: &Summary, always: bool) -> Option<String> {
         let _ = write!(text, ", {} allowed but failed on the far side", summary.failed);
     }
     text.push('\n');
-    for group in summary.refused.iter().take(SHOWN) {
+    list(&mut text, "refused", &summary.refused, summary.others);
+    list(&mut text, "would be refused", &summary.audited, 0);
+    list(&mut text, "failed", &summary.failures, 0);
+    Some(text)
+}
+
+/// One line for each kind, and one for those that are too many.
+fn list(text: &mut String, what: &str, groups: &[Refused], others: u64) {
+    for group in groups.iter().take(SHOWN) {
         let port = group.port.map(|port| format!(":{port}")).unwrap_or_default();
         // An IPv6 address before a port needs its brackets.
         let host = if group.host.is_empty() {
@@ -51,7 +59,7 @@ fn compose(summary: &Summary, always: bool) -> Option<String> {
         } else {
             group.host.clone()
         };
-        let _ = write!(text, "  refused {host}{port} ({})", group.reason);
+        let _ = write!(text, "  {what} {host}{port} ({})", group.reason);
         if group.count > 1 {
             let _ = write!(text, ", {} times", group.count);
         }
@@ -60,9 +68,8 @@ fn compose(summary: &Summary, always: bool) -> Option<String> {
         }
         text.push('\n');
     }
-    let rest = summary.refused.len().saturating_sub(SHOWN) as u64;
-    if rest + summary.others > 0 {
-        let _ = writeln!(text, "  and more: {} further kinds", rest + summary.others);
+    let rest = groups.len().saturating_sub(SHOWN) as u64 + others;
+    if rest > 0 {
+        let _ = writeln!(text, "  and more: {rest} further kinds");
     }
-    Some(text)
 }

@@ -32,6 +32,7 @@ impl Record {
         let mut record = Self::new(events, permit.target(), permit.reason(), since);
         record.event.rule = permit.rule();
         record.event.would = permit.would();
+        record.event.hint = permit.would().and_then(|would| Refusal::new(would).hint(permit.target()));
         record
     }
 
