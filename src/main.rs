@@ -16,6 +16,7 @@ mod say;
 mod session;
 mod signals;
 mod summary;
+mod unix_sockets;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;

@@ -13,7 +13,7 @@ use crate::event_sink::EventSink;
 use crate::policy_flags::{self, Effective};
 use crate::say::{self, Voice};
 use crate::session::{self, Ended};
-use crate::{FAILED, dry_run, environment, summary};
+use crate::{FAILED, dry_run, environment, summary, unix_sockets};
 
 const USAGE: u8 = 2;
 const TIMED_OUT: u8 = 124;
@@ -46,6 +46,9 @@ pub fn run(arguments: RunArguments) -> u8 {
         Err(why) => return refuse(FAILED, &why, None),
     };
     warn(voice, &effective);
+    for path in &arguments.unix_socket {
+        unix_sockets::warning(path).iter().for_each(|warning| voice.warn(warning));
+    }
     match confine(arguments, voice, effective, sink) {
         Ok(code) => code,
         Err(why) => refuse(FAILED, &why.text, why.hint),
@@ -77,15 +80,17 @@ fn confine(arguments: RunArguments, voice: Voice, effective: Effective, sink: Op
         // clap has seen to it that there is one.
         return Err(Fault { text: "no command".into(), hint: None });
     };
-    let spec = Spec {
+    let mut spec = Spec {
         program: program.clone(),
         arguments: rest.to_vec(),
         environment: environment::compose(env::vars_os(), &id.to_string(), arguments.proxy_env),
         directory,
         hidden: sink.iter().filter_map(|sink| sink.place.clone()).collect(),
+        unix_sockets: Vec::new(),
     };
     netbox_launcher::close_inherited(sink.as_ref().map(EventSink::descriptor))
         .map_err(fault("close the inherited descriptors"))?;
+    spec.unix_sockets = unix_sockets::open(&arguments.unix_socket).map_err(|text| Fault { text, hint: None })?;
     netbox_launcher::look_names_up_as_written();
 
     // Pid 1 is cloned from the one thread that there is; what needs threads is made while it builds the sandbox.
