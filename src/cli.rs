@@ -107,6 +107,12 @@ pub struct RunArguments {
     #[arg(long, value_name = "auto|http|all|none", default_value = "auto")]
     pub proxy_env: ProxyEnvironment,
 
+    /// Let one unix socket of the host through, which has this path now
+    ///
+    /// Repeatable. Whatever serves it answers to the command as it does to you.
+    #[arg(long, value_name = "PATH")]
+    pub unix_socket: Vec<PathBuf>,
+
     /// End the command after this time, such as `90s`, `5m`, `1h30m` or `500ms`: TERM, after five seconds KILL; exit code 124
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub timeout: Option<Duration>,

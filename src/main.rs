@@ -19,6 +19,7 @@ mod serve;
 mod session;
 mod signals;
 mod summary;
+mod unix_sockets;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;

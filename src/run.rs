@@ -12,7 +12,7 @@ use crate::event_sink::{self, EventSink};
 use crate::policy_flags::{self, Effective};
 use crate::say::{self, Voice};
 use crate::session::{self, Ended};
-use crate::{FAILED, USAGE, dry_run, environment, summary};
+use crate::{FAILED, USAGE, dry_run, environment, summary, unix_sockets};
 
 const TIMED_OUT: u8 = 124;
 const NOT_EXECUTABLE: u8 = 126;
@@ -42,6 +42,9 @@ pub fn run(arguments: RunArguments) -> u8 {
         Err(why) => return refuse(FAILED, &why, None),
     };
     warn(voice, &effective);
+    for path in &arguments.unix_socket {
+        unix_sockets::warning(path).iter().for_each(|warning| voice.warn(warning));
+    }
     match confine(arguments, voice, effective, sink) {
         Ok(code) => code,
         Err(why) => refuse(FAILED, &why.text, why.hint),
@@ -73,15 +76,17 @@ fn confine(arguments: RunArguments, voice: Voice, effective: Effective, sink: Op
         // clap has seen to it that there is one.
         return Err(Fault { text: "no command".into(), hint: None });
     };
-    let spec = Spec {
+    let mut spec = Spec {
         program: program.clone(),
         arguments: rest.to_vec(),
         environment: environment::compose(env::vars_os(), &id.to_string(), arguments.proxy_env),
         directory,
         hidden: sink.iter().filter_map(|sink| sink.place.clone()).collect(),
+        unix_sockets: Vec::new(),
     };
     netbox_launcher::close_inherited(sink.as_ref().map(EventSink::descriptor))
         .map_err(fault("close the inherited descriptors"))?;
+    spec.unix_sockets = unix_sockets::open(&arguments.unix_socket).map_err(|text| Fault { text, hint: None })?;
     netbox_launcher::look_names_up_as_written();
 
     // Pid 1 is cloned from the one thread that there is; what needs threads is made while it builds the sandbox.

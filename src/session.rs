@@ -74,7 +74,7 @@ async fn join(
         let _ = departure.await;
     };
     let mut proxy = pin!(serve_until(Arc::clone(&session), doors, departure));
-    sandbox.start().map_err(io::Error::other)?;
+    sandbox.start(Box::new(|_, _| Ok(()))).map_err(io::Error::other)?;
     let report = watch(sandbox.as_fd().try_clone_to_owned()?)?;
     let mut patience = pin!(run_out(timeout));
     let mut timed_out = false;

@@ -7,11 +7,13 @@
 //! 2. [`leave_the_session`]: no controlling terminal, no process group, no keyring of the user's.
 //! 3. [`drop_privileges`]: a user's command has no capability and can gain none. Root's keeps those of the nested
 //!    namespace, which own nothing: enough for chown and for changing to another user, not for mounts or networks.
-//! 4. the system-call filter, last, since the steps before use what it forbids.
+//! 4. [`come_under_supervision`]: the system-call filter, last, since the steps before use what it forbids. Its listener
+//!    goes to netbox by way of pid 1, and the supervision is proved.
 //! 5. `exec`. Until then any error is reported to pid 1 over the channel, which `exec` closes.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -28,6 +30,7 @@ use nix::unistd::{AccessFlags, access, chdir, setsid};
 use crate::error::{At, Failure, Step};
 use crate::id_maps;
 use crate::message::{Channel, Order, Report};
+use crate::supervisor::{self, AllowedSocket};
 use crate::sys;
 use crate::system_call_filter;
 
@@ -45,6 +48,8 @@ pub struct Spec {
     pub directory: PathBuf,
     /// Files of netbox's own, absolute and without links, that read as empty inside and cannot be written.
     pub hidden: Vec<PathBuf>,
+    /// Unix sockets of the host that may be connected to.
+    pub unix_sockets: Vec<AllowedSocket>,
 }
 
 /// Becomes the command, or reports why not and returns.
@@ -63,7 +68,7 @@ fn prepare(spec: &Spec, mask: &SigSet, channel: &Channel) -> Result<Errno, Failu
     leave_the_session()?;
     chdir(&spec.directory).at(Step::WorkingDirectory, &format!("`{}`", spec.directory.display()))?;
     drop_privileges()?;
-    system_call_filter::load()?;
+    come_under_supervision(channel)?;
     sys::close_from_on_exec(3).at(Step::Privileges, "closing descriptors")?;
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(mask), None).at(Step::Privileges, "the signal mask")?;
     Ok(match exec(spec) {
@@ -126,6 +131,14 @@ fn leave_the_session() -> Result<(), Failure> {
         Err(Errno::ENOSYS | Errno::EPERM | Errno::EOPNOTSUPP) => Ok(()),
         other => other.at(Step::Privileges, "a fresh session keyring"),
     }
+}
+
+fn come_under_supervision(channel: &Channel) -> Result<(), Failure> {
+    let listener = system_call_filter::load()?;
+    channel.report(&Report::Listener, &[listener.as_raw_fd()]).at(Step::UnixSockets, "the channel to pid 1")?;
+    // If netbox went away now, the next call would fail rather than wait.
+    drop(listener);
+    supervisor::prove()
 }
 
 fn drop_privileges() -> Result<(), Failure> {

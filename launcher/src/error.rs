@@ -50,11 +50,13 @@ pub enum Step {
     SystemCallFilter,
     /// Returning to the working directory.
     WorkingDirectory,
+    /// The supervision of connects, which keeps the host's unix sockets out of reach, and its proof.
+    UnixSockets,
 }
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 20] = [
+    pub const ALL: [Step; 21] = [
         Step::Descriptors,
         Step::ControlSocket,
         Step::Namespaces,
@@ -75,6 +77,7 @@ impl Step {
         Step::Privileges,
         Step::SystemCallFilter,
         Step::WorkingDirectory,
+        Step::UnixSockets,
     ];
 
     /// The step with this number on the control socket.
@@ -105,6 +108,7 @@ impl Step {
             Step::Privileges => "drop the command's privileges",
             Step::SystemCallFilter => "load the system-call filter",
             Step::WorkingDirectory => "enter the working directory",
+            Step::UnixSockets => "supervise connects, which keeps the host's unix sockets out of reach",
         }
     }
 
@@ -143,6 +147,17 @@ impl Step {
             (Step::ReadOnlyKernelFiles, libc::ENOSYS) => {
                 Some("`mount_setattr` is missing: Linux 5.12 or newer is needed")
             }
+            (Step::UnixSockets, libc::EBUSY) => Some(
+                "a supervisor of system calls is in force already, and the kernel has room for one: netbox cannot run \
+                 inside a netbox, nor below a container's seccomp agent",
+            ),
+            (Step::UnixSockets, libc::EPERM | libc::EACCES) => Some(
+                "netbox may not look into the memory of the processes that it starts: see `sysctl \
+                 kernel.yama.ptrace_scope`, which 3 forbids to everyone",
+            ),
+            (Step::UnixSockets, libc::EINVAL | libc::ENOSYS | libc::ENOPROTOOPT) => Some(
+                "the kernel lacks seccomp's user notification, `pidfd_getfd` or `SO_NETNS_COOKIE`: Linux 5.14 or newer is needed",
+            ),
             (_, libc::EMFILE) => Some("too many open files: raise the limit with `ulimit -n`"),
             (_, libc::ENOMEM) => Some("the machine, or this process's control group, is out of memory"),
             _ => None,

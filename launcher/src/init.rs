@@ -13,7 +13,6 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::PathBuf;
 use std::process::exit;
 
 use nix::errno::Errno;
@@ -32,11 +31,13 @@ use crate::message::{Channel, Order, Report};
 use crate::mounts;
 use crate::network::{self, Network};
 use crate::resolver_files;
+use crate::supervisor;
 use crate::sys;
 
-/// Pid 1's whole life. `channel` is its end; netbox's end is already closed.
-pub(crate) fn run(spec: &Spec, standard: Standard, channel: Channel) -> ! {
-    match live(spec, standard, &channel) {
+/// Pid 1's whole life. `channel` is its end, and `supervisor` its end of the one to the supervisor in netbox; netbox's
+/// ends are already closed.
+pub(crate) fn run(spec: &Spec, standard: Standard, channel: Channel, supervisor: Channel) -> ! {
+    match live(spec, standard, &channel, supervisor) {
         Ok(()) => exit(0),
         Err(failure) => {
             // When netbox is gone there is nobody to tell.
@@ -46,23 +47,23 @@ pub(crate) fn run(spec: &Spec, standard: Standard, channel: Channel) -> ! {
     }
 }
 
-fn live(spec: &Spec, standard: Standard, channel: &Channel) -> Result<(), Failure> {
-    let mask = tie_to_netbox(standard, channel)?;
-    let (walls, network) = build(&spec.hidden)?;
+fn live(spec: &Spec, standard: Standard, channel: &Channel, supervisor: Channel) -> Result<(), Failure> {
+    let mask = tie_to_netbox(standard, [channel, &supervisor])?;
+    let (walls, network) = build(spec)?;
     if !hand_over(channel, network, &walls)? {
         return Ok(());
     }
-    let Some(command) = start_command(spec, &mask, channel)? else { return Ok(()) };
-    supervise(command, channel)
+    let Some(command) = start_command(spec, &mask, channel, &supervisor)? else { return Ok(()) };
+    supervise(command, channel, supervisor)
 }
 
 /// Stage 1. From here on, netbox's end is this process's end. Returns the signal mask that netbox had.
-fn tie_to_netbox(standard: Standard, channel: &Channel) -> Result<SigSet, Failure> {
+fn tie_to_netbox(standard: Standard, channels: [&Channel; 2]) -> Result<SigSet, Failure> {
     let step = Step::Handshake;
     prctl::set_pdeathsig(Signal::SIGKILL).at(step, "PR_SET_PDEATHSIG")?;
     // getppid(2) is 0 across a pid namespace, so that a parent which died before the line above cannot be told that
     // way. The channel tells: its other end is closed, and this wait reads end of file.
-    match channel.next_order().at(step, "the channel to netbox")? {
+    match channels[0].next_order().at(step, "the channel to netbox")? {
         Some(Order::Mapped) => {}
         _ => exit(1),
     }
@@ -74,25 +75,27 @@ fn tie_to_netbox(standard: Standard, channel: &Channel) -> Result<SigSet, Failur
     }
     // All that netbox had open is closed; `standard` and its relays are forgotten, not dropped, as their numbers go.
     std::mem::forget(standard);
-    let own = channel.as_fd().as_raw_fd();
-    sys::close_range(3, own - 1).at(step, "close_range")?;
-    sys::close_range(own + 1, i32::MAX).at(step, "close_range")?;
+    let mut own = channels.map(|channel| channel.as_fd().as_raw_fd());
+    own.sort_unstable();
+    sys::close_range(3, own[0] - 1).at(step, "close_range")?;
+    sys::close_range(own[0] + 1, own[1] - 1).at(step, "close_range")?;
+    sys::close_range(own[1] + 1, i32::MAX).at(step, "close_range")?;
     let mut mask = SigSet::empty();
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut mask)).at(step, "sigprocmask")?;
     Ok(mask)
 }
 
 /// Stage 2. Everything that confines the command, and the proof of it.
-fn build(hidden: &[PathBuf]) -> Result<(Vec<&'static str>, Network), Failure> {
+fn build(spec: &Spec) -> Result<(Vec<&'static str>, Network), Failure> {
     mounts::make_private()?;
     // Without it programs ask 127.0.0.1 (resolv.conf(5)).
     let last_resort = resolver_files::place("/etc/resolv.conf")?.is_none();
     let network = network::set_up(last_resort)?;
-    mounts::put_resolver_files(hidden)?;
+    mounts::put_resolver_files(&spec.hidden, &spec.unix_sockets)?;
     mounts::mount_proc()?;
     network::allow_low_ports()?;
     mounts::protect_kernel_files(id_maps::is_root())?;
-    let mut walls = vec!["userns", "pidns", "mountns", "ipcns", "seccomp"];
+    let mut walls = vec!["userns", "pidns", "mountns", "ipcns", "seccomp", "unix"];
     walls.extend(&network.walls);
     Ok((walls, network))
 }
@@ -107,9 +110,9 @@ fn hand_over(channel: &Channel, network: Network, walls: &[&str]) -> Result<bool
     Ok(channel.next_order().at(step, "the channel to netbox")? == Some(Order::Go))
 }
 
-/// Stage 4. Forks the command's process, maps its user namespace, and sees it execute. `None`: it could not, and
-/// netbox has been told.
-fn start_command(spec: &Spec, mask: &SigSet, netbox: &Channel) -> Result<Option<Pid>, Failure> {
+/// Stage 4. Forks the command's process, maps its user namespace, hands its listener to the supervisor, and sees it
+/// execute. `None`: it could not, and netbox has been told.
+fn start_command(spec: &Spec, mask: &SigSet, netbox: &Channel, supervisor: &Channel) -> Result<Option<Pid>, Failure> {
     let step = Step::Fork;
     let (ours, theirs) = Channel::pair().at(step, "a channel")?;
     let child = match sys::fork().at(step, "fork")? {
@@ -132,12 +135,16 @@ fn start_command(spec: &Spec, mask: &SigSet, netbox: &Channel) -> Result<Option<
                 id_maps::write_nested(child)?;
                 ours.order(Order::Mapped).at(Step::NestedUserNamespace, "the channel to the command")?;
             }
+            Some((Report::Listener, listener)) => {
+                let listener: Vec<_> = listener.iter().map(AsRawFd::as_raw_fd).collect();
+                supervisor.report(&Report::Listener, &listener).at(Step::UnixSockets, "the channel to netbox")?;
+            }
             Some((Report::Failed(failure), _)) => return Err(failure),
             Some((not_executed @ Report::NotExecuted(_), _)) => {
                 let _ = netbox.report(&not_executed, &[]);
                 return Ok(None);
             }
-            Some((Report::Ended(_), _)) => {
+            Some((Report::Ended(_) | Report::Pair(_), _)) => {
                 return Err(Failure::outcome(step, "the command's process spoke out of turn"));
             }
             // Closed by `exec`, or by a death that the next stage reaps.
@@ -147,26 +154,29 @@ fn start_command(spec: &Spec, mask: &SigSet, netbox: &Channel) -> Result<Option<
 }
 
 /// Stage 5. Until the command ends, or netbox does.
-fn supervise(command: Pid, channel: &Channel) -> Result<(), Failure> {
+fn supervise(command: Pid, channel: &Channel, supervisor: Channel) -> Result<(), Failure> {
     let step = Step::Fork;
     let mut children = SigSet::empty();
     children.add(Signal::SIGCHLD);
     let children =
         SignalFd::with_flags(&children, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).at(step, "signalfd")?;
+    // Its end is closed when nobody is left who could make a call, which may be seen before the last one is reaped.
+    let mut supervisor = Some(supervisor);
     loop {
         // Reap first: a child may have ended before the signal descriptor was there.
         if let Some(status) = reap(command).at(step, "waitpid")? {
             let _ = channel.report(&Report::Ended(status), &[]);
             return Ok(());
         }
-        let mut polled =
-            [PollFd::new(channel.as_fd().as_fd(), PollFlags::POLLIN), PollFd::new(children.as_fd(), PollFlags::POLLIN)];
+        let descriptors = [channel.as_fd().as_fd(), children.as_fd()];
+        let descriptors = descriptors.into_iter().chain(supervisor.iter().map(|channel| channel.as_fd().as_fd()));
+        let mut polled: Vec<_> = descriptors.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut polled, PollTimeout::NONE) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(Failure::new(step, errno, "poll")),
         }
-        let ready = |at: usize| polled[at].revents().is_some_and(|events| !events.is_empty());
-        let (order, child) = (ready(0), ready(1));
+        let ready = |at: usize| polled.get(at).and_then(PollFd::revents).is_some_and(|events| !events.is_empty());
+        let (order, child, request) = (ready(0), ready(1), ready(2));
         if child {
             while let Ok(Some(_)) = children.read_signal() {}
         }
@@ -176,6 +186,9 @@ fn supervise(command: Pid, channel: &Channel) -> Result<(), Failure> {
                 Some(_) => {}
                 None => return Ok(()),
             }
+        }
+        if request {
+            supervisor = supervisor.filter(supervisor::pairs::serve);
         }
     }
 }

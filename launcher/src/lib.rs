@@ -24,6 +24,7 @@ mod mounts;
 mod network;
 mod resolver_files;
 mod sandbox;
+mod supervisor;
 #[allow(unsafe_code)]
 mod sys;
 mod system_call_filter;
@@ -33,6 +34,7 @@ pub use descriptors::{close_inherited, inherited};
 pub use error::{Failure, Step};
 pub use network::{EXPLICIT_PORT, Listeners, read_refused};
 pub use sandbox::{Embryo, Outcome, Sandbox};
+pub use supervisor::{AllowedSocket, Judge};
 
 /// Makes this process look names up exactly as they are written, without the host's search list.
 ///

@@ -29,6 +29,11 @@ pub(crate) enum Order {
         /// To the whole group, as a terminal does.
         group: bool,
     },
+    /// Make a pair of SEQPACKET sockets. It is the supervisor that asks, on a channel of its own.
+    Pair {
+        /// With O_NONBLOCK.
+        nonblocking: bool,
+    },
 }
 
 /// What pid 1 says to netbox.
@@ -42,6 +47,10 @@ pub(crate) enum Report {
     NotExecuted(i32),
     /// The command ended with this wait status (`waitpid(2)`), or was never executed and is gone.
     Ended(i32),
+    /// The system-call filter is loaded, and its listener comes along. For the supervisor.
+    Listener,
+    /// The pair comes along; or else this error number. For the supervisor.
+    Pair(i32),
 }
 
 /// At most this many sockets come with [`Report::Ready`].
@@ -70,6 +79,7 @@ impl Channel {
             Order::Go => (2, 0),
             Order::Signal { number, group: false } => (3, number),
             Order::Signal { number, group: true } => (4, number),
+            Order::Pair { nonblocking } => (5, nonblocking.into()),
         };
         self.send(kind, number, "", &[])
     }
@@ -82,6 +92,7 @@ impl Channel {
             2 => Some(Order::Go),
             3 => Some(Order::Signal { number: packet.number, group: false }),
             4 => Some(Order::Signal { number: packet.number, group: true }),
+            5 => Some(Order::Pair { nonblocking: packet.number != 0 }),
             _ => None,
         })
     }
@@ -96,6 +107,8 @@ impl Channel {
             }
             Report::NotExecuted(errno) => self.send(13, *errno, "", &[]),
             Report::Ended(status) => self.send(14, *status, "", &[]),
+            Report::Listener => self.send(15, 0, "", descriptors),
+            Report::Pair(errno) => self.send(16, *errno, "", descriptors),
         }
     }
 
@@ -112,6 +125,8 @@ impl Channel {
             }
             13 => Report::NotExecuted(packet.number),
             14 => Report::Ended(packet.number),
+            15 => Report::Listener,
+            16 => Report::Pair(packet.number),
             _ => return Ok(None),
         };
         Ok(Some((report, packet.descriptors)))
@@ -180,6 +195,8 @@ mod tests {
             Order::Go,
             Order::Signal { number: 15, group: false },
             Order::Signal { number: 2, group: true },
+            Order::Pair { nonblocking: true },
+            Order::Pair { nonblocking: false },
         ];
         for order in orders {
             ours.order(order).unwrap();

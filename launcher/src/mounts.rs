@@ -5,7 +5,8 @@
 //!
 //! 1. [`make_private`]: nothing mounted here shows outside, nothing mounted outside later shows here.
 //! 2. [`put_resolver_files`]: `/etc/resolv.conf`, `/etc/hosts`, `/etc/nsswitch.conf` that lead to netbox alone, and
-//!    masks over the sockets of well-known services of the host.
+//!    masks over the sockets of well-known services of the host. The supervisor is the wall (`supervisor`); a mask before it makes
+//!    programs see nothing there at all.
 //! 3. [`mount_proc`]: the pid namespace's own.
 //! 4. [`protect_kernel_files`]: `/sys` read-only; for root also `/proc/sys` and its like.
 
@@ -23,14 +24,14 @@ use nix::unistd::{AccessFlags, access};
 
 use crate::error::{At, Failure, Step};
 use crate::resolver_files;
+use crate::supervisor::AllowedSocket;
 use crate::sys;
 
 /// A directory that exists everywhere and is about to be covered anyway. The new files are made in a tmpfs mounted
 /// here for a moment; no directory of the user's is needed for it.
 const STAGING: &str = "/proc";
 
-/// Services of the host that would look names up, open connections or start programs for the sandbox. A mask is a
-/// second wall: it covers what is known, not what a user's program opens elsewhere.
+/// Services of the host that would look names up, open connections or start programs for the sandbox.
 const MASKED: [&str; 19] = [
     "/run/nscd",
     "/var/run/nscd",
@@ -63,10 +64,10 @@ pub(crate) fn make_private() -> Result<(), Failure> {
 }
 
 /// Puts the sandbox's resolver files over the host's, and masks over its services and over the files in `hidden`.
-pub(crate) fn put_resolver_files(hidden: &[PathBuf]) -> Result<(), Failure> {
+pub(crate) fn put_resolver_files(hidden: &[PathBuf], allowed: &[AllowedSocket]) -> Result<(), Failure> {
     let step = Step::ResolverFiles;
     let files = resolver_files::compose()?;
-    let masks = masks().at(step, "`/proc/self/mountinfo`")?;
+    let masks = masks(allowed).at(step, "`/proc/self/mountinfo`")?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("tmpfs"), STAGING, Some("tmpfs"), flags, Some("size=1m,mode=755")).at(step, "a tmpfs")?;
     let staging = Path::new(STAGING);
@@ -123,13 +124,17 @@ fn pin_ancestors(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The masked paths that exist here, without links, and whether each is a directory.
-fn masks() -> io::Result<BTreeSet<(PathBuf, bool)>> {
+/// The masked paths that exist here, without links, and whether each is a directory. Not those that lead to a socket which
+/// is allowed: what lies beside it is still out of reach.
+fn masks(allowed: &[AllowedSocket]) -> io::Result<BTreeSet<(PathBuf, bool)>> {
     let user = Path::new("/run/user").join(nix::unistd::geteuid().to_string());
     let of_user = MASKED_OF_USER.iter().map(|name| user.join(name));
     let services = MASKED.iter().map(PathBuf::from).chain(of_user).filter_map(|path| {
         let path = fs::canonicalize(path).ok()?;
         let kind = fs::metadata(&path).ok()?.file_type();
+        if allowed.iter().any(|socket| socket.path().starts_with(&path)) {
+            return None;
+        }
         (kind.is_dir() || kind.is_socket()).then_some((path, kind.is_dir()))
     });
     let others = kernel_file_systems(&fs::read_to_string("/proc/self/mountinfo")?);

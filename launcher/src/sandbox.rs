@@ -4,7 +4,7 @@
 //! may prepare the proxy. [`Embryo::deliver`] waits for the listeners, [`Sandbox::start`] gives the word, and
 //! [`Sandbox::outcome`] tells how it ended. A sandbox that is dropped is killed.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -19,6 +19,7 @@ use crate::id_maps;
 use crate::init;
 use crate::message::{Channel, Order, Report};
 use crate::network::Listeners;
+use crate::supervisor::{AllowedSocket, Judge, Supervision};
 use crate::sys::{self, Cloned};
 
 const NAMESPACES: i32 =
@@ -51,6 +52,8 @@ impl Drop for Init {
 pub struct Embryo {
     init: Init,
     channel: Channel,
+    supervisor: Channel,
+    allowed: Vec<AllowedSocket>,
     standard: Standard,
 }
 
@@ -67,18 +70,19 @@ impl Embryo {
         sys::set_disposition(Signal::SIGCHLD, false).at(Step::Handshake, "SIGCHLD")?;
         let standard = Standard::judge()?;
         let (channel, theirs) = Channel::pair().at(Step::ControlSocket, "")?;
+        let (supervisor, their_supervisor) = Channel::pair().at(Step::ControlSocket, "")?;
         match sys::clone3(NAMESPACES).at(Step::Namespaces, "")? {
             Cloned::Child => {
                 // First of all: with netbox's end open here, its death would never read as end of file.
-                drop(channel);
-                init::run(spec, standard, theirs)
+                drop((channel, supervisor));
+                init::run(spec, standard, theirs, their_supervisor)
             }
             Cloned::Parent(pid) => {
-                drop(theirs);
+                drop((theirs, their_supervisor));
                 let init = Init(Some(pid));
                 id_maps::write_outer(pid)?;
                 channel.order(Order::Mapped).at(Step::Handshake, "the channel to pid 1")?;
-                Ok(Embryo { init, channel, standard })
+                Ok(Embryo { init, channel, supervisor, allowed: spec.unix_sockets.clone(), standard })
             }
         }
     }
@@ -96,7 +100,10 @@ impl Embryo {
                     .ok_or_else(|| Failure::outcome(step, "pid 1 sent other sockets than it announced"))?;
                 let walls = walls.split(' ').map(str::to_owned).collect();
                 let relays = Some(self.standard.relay());
-                Ok((Sandbox { init: self.init, channel: self.channel, relays, walls }, listeners))
+                let inside = listeners.capture[0].as_fd().try_clone_to_owned().at(step, "a listener")?;
+                let (init, channel, supervisor) = (self.init, self.channel, Some(self.supervisor));
+                let (allowed, supervision) = (self.allowed, None);
+                Ok((Sandbox { init, channel, supervisor, allowed, inside, supervision, relays, walls }, listeners))
             }
             Some((Report::Failed(failure), _)) => Err(failure),
             _ => Err(Failure::outcome(step, "the sandbox's first process ended without a word")),
@@ -123,6 +130,13 @@ pub enum Outcome {
 pub struct Sandbox {
     init: Init,
     channel: Channel,
+    /// Until the start.
+    supervisor: Option<Channel>,
+    allowed: Vec<AllowedSocket>,
+    /// A socket of the sandbox's network.
+    inside: OwnedFd,
+    /// From the start on.
+    supervision: Option<Supervision>,
     relays: Option<Relays>,
     walls: Vec<String>,
 }
@@ -138,11 +152,16 @@ impl Sandbox {
         self.init.0.map(Pid::as_raw)
     }
 
-    /// Starts the command. Whoever holds the listeners must be accepting by now.
+    /// Starts the command, once. Whoever holds the listeners must be accepting by now. `judge` is asked about TCP connects
+    /// until the sandbox is dropped.
     ///
     /// # Errors
-    /// Pid 1 is gone.
-    pub fn start(&self) -> Result<(), Failure> {
+    /// The command cannot be supervised, or pid 1 is gone.
+    pub fn start(&mut self, judge: Box<Judge>) -> Result<(), Failure> {
+        let twice = || Failure::outcome(Step::Fork, "it was started before");
+        let channel = self.supervisor.take().ok_or_else(twice)?;
+        let allowed = std::mem::take(&mut self.allowed);
+        self.supervision = Some(Supervision::start(channel, self.inside.as_fd(), allowed, judge)?);
         self.channel.order(Order::Go).at(Step::Fork, "the channel to pid 1")
     }
 
@@ -170,6 +189,7 @@ impl Sandbox {
             _ => Outcome::Lost,
         };
         self.init.reap();
+        self.supervision = None;
         if let Some(relays) = self.relays.take() {
             relays.drain();
         }

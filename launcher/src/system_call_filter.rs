@@ -8,6 +8,8 @@
 //! * `ENOSYS` for io_uring: it makes sockets and connects them without passing any filter.
 //! * `EAFNOSUPPORT` for every socket family but unix, inet, inet6 and netlink: vsock reaches the host past every
 //!   network namespace, and others open paths of their own. `socketpair` likewise.
+//! * `EACCES` for unix sockets of type DGRAM and RAW (which is another name for it): they take a path with each message.
+//! * To the supervisor (`supervisor`), which is netbox outside: `connect`, `listen`, and `socketpair` of those types.
 //! * `EPERM` for the kernel's keyrings (`keyctl`, `add_key`, `request_key`: upcalls run outside), and for what a
 //!   program under confinement has no use for and an attacker has: bpf, perf, userfaultfd, kexec, modules.
 //! * `EPERM` for `SO_BINDTODEVICE` and `SO_BINDTOIFINDEX`: never an escape, but a connect bound to the stub hangs.
@@ -15,10 +17,13 @@
 //!
 //! User namespaces and mounts stay open: browsers and bwrap build their own sandboxes with them.
 
+use std::os::fd::OwnedFd;
+
+use libc::sock_filter;
 use nix::errno::Errno;
-use seccompiler::sock_filter;
 
 use crate::error::{Failure, Step};
+use crate::sys;
 
 #[cfg(target_arch = "x86_64")]
 const NATIVE: u32 = 0xc000_003e; // AUDIT_ARCH_X86_64
@@ -46,7 +51,8 @@ const FORBIDDEN: [libc::c_long; 13] = [
     libc::SYS_vhangup,
 ];
 
-const FAMILIES: [libc::c_int; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+/// Besides unix, which is looked at more closely.
+const FAMILIES: [libc::c_int; 3] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 const SO_BINDTOIFINDEX: u32 = 62;
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
@@ -57,14 +63,16 @@ const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const ARGUMENT: [u32; 3] = [16, 24, 32];
 
-/// Loads the filter for the calling process and all that it starts. Needs `no_new_privs`.
-pub(crate) fn load() -> Result<(), Failure> {
-    seccompiler::apply_filter(&program()).map_err(|error| {
-        let errno = match &error {
-            seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error.raw_os_error().unwrap_or(0),
-            _ => 0,
-        };
-        Failure { step: Step::SystemCallFilter, errno, detail: String::new() }
+/// The bits of a socket's type that are not flags (`linux/net.h`).
+const TYPE: u32 = 0xf;
+
+/// Loads the filter for the calling process and all that it starts. Needs `no_new_privs`. The value is the listener for
+/// the calls that go to the supervisor.
+pub(crate) fn load() -> Result<OwnedFd, Failure> {
+    sys::seccomp::load(&program()).map_err(|errno| {
+        // There is a second filter in force with a listener: the wall is what cannot be put up.
+        let step = if errno == Errno::EBUSY { Step::UnixSockets } else { Step::SystemCallFilter };
+        Failure::new(step, errno, "")
     })
 }
 
@@ -80,9 +88,20 @@ fn program() -> Vec<sock_filter> {
     for number in FORBIDDEN {
         p.if_equal(number as u32, &[refuse(Errno::EPERM)]);
     }
-    for number in [libc::SYS_socket, libc::SYS_socketpair] {
+    for number in [libc::SYS_connect, libc::SYS_listen] {
+        p.if_equal(number as u32, &[SUPERVISE]);
+    }
+    for (number, datagrams) in [(libc::SYS_socket, refuse(Errno::EACCES)), (libc::SYS_socketpair, SUPERVISE)] {
+        let mut kinds = Program::default();
+        kinds.load(ARGUMENT[1]);
+        kinds.and(TYPE);
+        for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW] {
+            kinds.if_equal(kind as u32, &[datagrams]);
+        }
+        kinds.0.push(ALLOW);
         let mut families = Program::default();
         families.load(ARGUMENT[0]);
+        families.if_equal(libc::AF_UNIX as u32, &kinds.0);
         for family in FAMILIES {
             families.if_equal(family as u32, &[ALLOW]);
         }
@@ -108,6 +127,7 @@ fn program() -> Vec<sock_filter> {
 }
 
 const ALLOW: sock_filter = instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW);
+const SUPERVISE: sock_filter = instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_USER_NOTIF);
 
 const fn refuse(errno: Errno) -> sock_filter {
     instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32)
@@ -127,8 +147,12 @@ impl Program {
         self.0.push(instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, offset));
     }
 
+    fn and(&mut self, mask: u32) {
+        self.0.push(instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, mask));
+    }
+
     fn if_equal(&mut self, value: u32, block: &[sock_filter]) {
-        // Blocks have a dozen instructions at the most.
+        // Blocks have two dozen instructions at the most.
         self.0.push(instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, block.len() as u8, value));
         self.0.extend_from_slice(block);
     }
@@ -163,6 +187,7 @@ mod tests {
                         offset => arguments[ARGUMENT.iter().position(|known| *known == offset).unwrap()],
                     }
                 }
+                code if code == libc::BPF_ALU | libc::BPF_AND | libc::BPF_K => accumulator &= step.k,
                 code if code == libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K => {
                     at += usize::from(if accumulator == step.k { step.jt } else { step.jf });
                 }
@@ -175,6 +200,7 @@ mod tests {
     }
 
     const PASS: u32 = libc::SECCOMP_RET_ALLOW;
+    const TRAP: u32 = libc::SECCOMP_RET_USER_NOTIF;
     fn errno(errno: Errno) -> u32 {
         libc::SECCOMP_RET_ERRNO | errno as u32
     }
@@ -189,9 +215,39 @@ mod tests {
     fn only_the_listed_families_make_sockets() {
         for call in [libc::SYS_socket, libc::SYS_socketpair] {
             for family in 0..48 {
-                let expected = if FAMILIES.contains(&family) { PASS } else { errno(Errno::EAFNOSUPPORT) };
+                let known = family == libc::AF_UNIX || FAMILIES.contains(&family);
+                let expected = if known { PASS } else { errno(Errno::EAFNOSUPPORT) };
                 assert_eq!(verdict(NATIVE, call as u32, [family as u32, 1, 0]), expected, "family {family}");
             }
+        }
+    }
+
+    #[test]
+    fn unix_datagram_sockets_are_refused_and_their_pairs_supervised_whatever_the_flags() {
+        let unix = libc::AF_UNIX as u32;
+        for flags in
+            [0, libc::SOCK_CLOEXEC, libc::SOCK_NONBLOCK, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0x10, 1 << 31]
+        {
+            for kind in 0..16 {
+                let is_datagram = kind == libc::SOCK_DGRAM || kind == libc::SOCK_RAW;
+                let arguments = [unix, (kind | flags) as u32, 0];
+                let socket = if is_datagram { errno(Errno::EACCES) } else { PASS };
+                assert_eq!(verdict(NATIVE, libc::SYS_socket as u32, arguments), socket, "{arguments:?}");
+                let pair = if is_datagram { TRAP } else { PASS };
+                assert_eq!(verdict(NATIVE, libc::SYS_socketpair as u32, arguments), pair, "{arguments:?}");
+            }
+        }
+        let udp = [libc::AF_INET as u32, libc::SOCK_DGRAM as u32, 0];
+        assert_eq!(verdict(NATIVE, libc::SYS_socket as u32, udp), PASS);
+    }
+
+    #[test]
+    fn connect_and_listen_are_supervised_on_every_socket() {
+        for call in [libc::SYS_connect, libc::SYS_listen] {
+            assert_eq!(verdict(NATIVE, call as u32, [3, 0, 16]), TRAP);
+        }
+        for call in [libc::SYS_bind, libc::SYS_accept4, libc::SYS_sendmsg, libc::SYS_sendto] {
+            assert_eq!(verdict(NATIVE, call as u32, [3, 0, 16]), PASS);
         }
     }
 

@@ -8,11 +8,12 @@ mod capture_rules;
 mod interfaces;
 mod listeners;
 pub(crate) mod log;
-mod netlink;
+pub(crate) mod netlink;
 mod self_test;
 
 use std::fs;
 
+pub(crate) use interfaces::{ADDRESS4, ADDRESS6};
 pub use listeners::{EXPLICIT_PORT, Listeners};
 pub use log::read_refused;
 

@@ -1,4 +1,8 @@
-//! The system calls that no safe wrapper covers. All `unsafe` of the launcher is here, each with its reason.
+//! The system calls that no safe wrapper covers. All `unsafe` of the launcher is in this folder, each with its reason.
+
+pub(crate) mod seccomp;
+pub(crate) mod socket;
+pub(crate) mod thread;
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;

@@ -1,0 +1,169 @@
+//! The inodes of the unix sockets that the sandbox listens on, and of those of the host that it is allowed.
+//!
+//! An inode is known by device and number, and each is held open by a path handle for as long as it is in the set: then
+//! the number cannot come to mean another file. A file that a unix socket was bound to is never bound to a second one,
+//! so what is in the set leads to the socket that was seen to listen, or to nothing.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+
+/// How many sockets of the sandbox are known at once. Each costs a descriptor. Further ones cannot be connected to.
+const CAPACITY: usize = 4096;
+/// How many there are at least before it is looked whether their files are still there.
+const FEW: usize = 16;
+
+/// A unix socket of the host that the sandbox may connect to. It is this file, whatever its path comes to mean later.
+#[derive(Clone, Debug)]
+pub struct AllowedSocket {
+    inode: Inode,
+    /// Without links.
+    path: PathBuf,
+    /// Keeps the inode's number its own.
+    _handle: Arc<OwnedFd>,
+}
+
+impl AllowedSocket {
+    /// Opens the file that the path means now.
+    ///
+    /// # Errors
+    /// Those of open(2); `InvalidInput` where it is no socket.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let handle = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+        let stat = fstat(&handle)?;
+        if !is_socket(&stat) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a unix socket"));
+        }
+        Ok(Self { inode: Inode::of(&stat), path: path.canonicalize()?, _handle: Arc::new(handle) })
+    }
+
+    /// Where it was found, without links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// A file, as its file system numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Inode {
+    pub(super) device: u64,
+    pub(super) number: u64,
+}
+
+impl Inode {
+    pub(super) fn of(stat: &FileStat) -> Self {
+        Self { device: stat.st_dev, number: stat.st_ino }
+    }
+}
+
+/// Whether it is the file of a unix socket.
+pub(super) fn is_socket(stat: &FileStat) -> bool {
+    SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFSOCK
+}
+
+/// The set.
+pub(super) struct Inodes {
+    allowed: Vec<AllowedSocket>,
+    own: Mutex<Own>,
+    capacity: usize,
+}
+
+#[derive(Default)]
+struct Own {
+    pins: HashMap<Inode, OwnedFd>,
+    /// So many are enough to look.
+    many: usize,
+}
+
+impl Inodes {
+    pub(super) fn new(allowed: Vec<AllowedSocket>, descriptors: usize) -> Self {
+        // The proxy needs descriptors too.
+        Self { allowed, own: Mutex::default(), capacity: CAPACITY.min(descriptors / 4) }
+    }
+
+    /// Adds the file that a socket of the sandbox, which is about to listen, is bound to.
+    pub(super) fn learn(&self, handle: OwnedFd) {
+        let Ok(stat) = fstat(handle.as_fd()) else { return };
+        let mut own = self.own();
+        if own.pins.len() >= own.many.clamp(FEW, self.capacity) {
+            // Those without a name left can be reached by nobody but through a descriptor of the file.
+            own.pins.retain(|_, handle| fstat(handle.as_fd()).is_ok_and(|stat| stat.st_nlink > 0));
+            own.many = own.pins.len() * 2;
+        }
+        if own.pins.len() < self.capacity {
+            own.pins.entry(Inode::of(&stat)).or_insert(handle);
+        }
+    }
+
+    /// Whether the sandbox may connect to what has this inode.
+    pub(super) fn contains(&self, inode: Inode) -> bool {
+        self.own().pins.contains_key(&inode) || self.allowed.iter().any(|socket| socket.inode == inode)
+    }
+
+    fn own(&self) -> MutexGuard<'_, Own> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::net::UnixListener;
+
+    fn handle(path: &Path) -> OwnedFd {
+        open(path, OFlag::O_PATH, Mode::empty()).unwrap()
+    }
+
+    fn inode(path: &Path) -> Inode {
+        Inode::of(&fstat(handle(path)).unwrap())
+    }
+
+    #[test]
+    fn what_was_learned_is_known_by_every_name_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link, other) = (folder.path().join("own"), folder.path().join("link"), folder.path().join("other"));
+        let (_own, _other) = (UnixListener::bind(&path).unwrap(), UnixListener::bind(&other).unwrap());
+        let inodes = Inodes::new(Vec::new(), 1024);
+        assert!(!inodes.contains(inode(&path)));
+        inodes.learn(handle(&path));
+        fs::hard_link(&path, &link).unwrap();
+        assert!(inodes.contains(inode(&path)) && inodes.contains(inode(&link)));
+        assert!(!inodes.contains(inode(&other)));
+    }
+
+    #[test]
+    fn the_set_is_bounded_and_makes_room_where_files_are_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |number: usize| {
+            let path = folder.path().join(number.to_string());
+            fs::write(&path, "").unwrap();
+            path
+        };
+        let inodes = Inodes::new(Vec::new(), 4 * 20);
+        let files: Vec<_> = (0..21).map(file).collect();
+        files.iter().for_each(|file| inodes.learn(handle(file)));
+        assert!(inodes.contains(inode(&files[19])) && !inodes.contains(inode(&files[20])));
+        fs::remove_file(&files[0]).unwrap();
+        inodes.learn(handle(&files[20]));
+        assert!(inodes.contains(inode(&files[20])));
+    }
+
+    #[test]
+    fn an_allowed_socket_is_the_file_and_not_its_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _first = UnixListener::bind(&path).unwrap();
+        let first = inode(&path);
+        let inodes = Inodes::new(vec![AllowedSocket::open(&path).unwrap()], 1024);
+        fs::remove_file(&path).unwrap();
+        let _second = UnixListener::bind(&path).unwrap();
+        assert!(inodes.contains(first) && !inodes.contains(inode(&path)));
+        assert_eq!(AllowedSocket::open(folder.path()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+}

@@ -1,0 +1,100 @@
+//! The question whether a TCP connect may go on, asked before it is performed.
+//!
+//! A connection that is refused after it was accepted looks like an outage. Where nothing is answered in the protocol
+//! of the connection, the refusal is better told by connect(2) itself: EACCES is what it documents for a firewall.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
+
+use nix::errno::Errno;
+
+use crate::network::{ADDRESS4, ADDRESS6};
+use crate::sys;
+
+/// The port of queries for names, which are captured by themselves.
+const DNS: u16 = 53;
+
+/// Judges a TCP connect by its destination, and the number of the thread that makes it, as seen from netbox. `Err`: the
+/// error number that `connect(2)` fails with. It is called from several threads at once, and the program waits for it.
+pub type Judge = dyn Fn(SocketAddr, i32) -> Result<(), i32> + Send + Sync;
+
+/// The destination of a connect of this socket to this address, if it is one that will be captured: TCP, not to the
+/// sandbox itself, and no query for names.
+pub(super) fn captured(socket: BorrowedFd, domain: i32, address: &[u8]) -> Option<SocketAddr> {
+    let is_stream = || sys::socket::option(socket, libc::SO_TYPE) == Ok(libc::SOCK_STREAM);
+    let destination = destination(domain, address)?;
+    let ip = destination.ip();
+    let is_own = ip.is_loopback() || ip.is_unspecified() || ip == ADDRESS4 || ip == ADDRESS6;
+    (!is_own && destination.port() != DNS && destination.port() != 0 && is_stream()).then_some(destination)
+}
+
+/// The address in the bytes of a `sockaddr_in` or `sockaddr_in6`, as the kernel reads it for a socket of this domain.
+fn destination(domain: i32, bytes: &[u8]) -> Option<SocketAddr> {
+    let family = i32::from(u16::from_ne_bytes(*bytes.first_chunk()?));
+    let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
+    let ip = match (domain, family) {
+        // An IPv6 socket takes IPv4 addresses too.
+        (libc::AF_INET | libc::AF_INET6, libc::AF_INET) => {
+            IpAddr::from(Ipv4Addr::from(<[u8; 4]>::try_from(bytes.get(4..8)?).ok()?))
+        }
+        (libc::AF_INET6, libc::AF_INET6) => {
+            IpAddr::from(Ipv6Addr::from(<[u8; 16]>::try_from(bytes.get(8..24)?).ok()?)).to_canonical()
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
+/// Asks.
+pub(super) fn ask(judge: &Judge, destination: SocketAddr, thread: i32) -> nix::Result<()> {
+    judge(destination, thread).map_err(Errno::from_raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn v4(port: u16, ip: [u8; 4]) -> Vec<u8> {
+        let mut bytes = (libc::AF_INET as u16).to_ne_bytes().to_vec();
+        bytes.extend(port.to_be_bytes());
+        bytes.extend(ip);
+        bytes.extend([0; 8]);
+        bytes
+    }
+
+    fn v6(port: u16, ip: &str) -> Vec<u8> {
+        let mut bytes = (libc::AF_INET6 as u16).to_ne_bytes().to_vec();
+        bytes.extend(port.to_be_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(ip.parse::<Ipv6Addr>().unwrap().octets());
+        bytes.extend([0; 4]);
+        bytes
+    }
+
+    #[test]
+    fn addresses_are_read_as_the_kernel_reads_them() {
+        let expected = Some("203.0.113.7:5432".parse().unwrap());
+        assert_eq!(destination(libc::AF_INET, &v4(5432, [203, 0, 113, 7])), expected);
+        assert_eq!(destination(libc::AF_INET6, &v6(5432, "::ffff:203.0.113.7")), expected);
+        let expected = Some("[2001:db8::1]:22".parse().unwrap());
+        assert_eq!(destination(libc::AF_INET6, &v6(22, "2001:db8::1")), expected);
+        assert_eq!(destination(libc::AF_INET, &v6(22, "2001:db8::1")), None);
+        for length in 0..8 {
+            assert_eq!(destination(libc::AF_INET, &v4(1, [1, 2, 3, 4])[..length]), None);
+        }
+    }
+
+    #[test]
+    fn only_tcp_connects_that_leave_the_sandbox_are_asked_about() {
+        use std::os::fd::AsFd;
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let asked = |socket: BorrowedFd, port, ip| captured(socket, libc::AF_INET, &v4(port, ip)).is_some();
+        assert!(asked(tcp.as_fd(), 5432, [203, 0, 113, 7]));
+        assert!(!asked(udp.as_fd(), 5432, [203, 0, 113, 7]));
+        assert!(!asked(tcp.as_fd(), 53, [203, 0, 113, 7]));
+        for own in [[127, 0, 0, 1], [127, 9, 9, 9], [0, 0, 0, 0], ADDRESS4.octets()] {
+            assert!(!asked(tcp.as_fd(), 5432, own), "{own:?}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The wall against unix sockets that have a path: every `connect(2)` and `listen(2)` of the sandbox is supervised.
+//!
+//! # Theory of operation
+//!
+//! A network namespace does not cut unix sockets that lie in the file system. Through one of them a program would ask
+//! a service of the host to do what it must not do itself, and such sockets come and go anywhere a user may write. So
+//! the command's system-call filter traps two calls, for the command and all that it starts, and netbox answers them
+//! from outside (seccomp_unotify(2)):
+//!
+//! * `listen`: if the socket is a unix socket of the sandbox, bound to a file, then that file is the sandbox's own. Its
+//!   inode is remembered, and pinned by a path handle so that its number comes to mean no other ([`inodes`]). The kernel
+//!   then performs the call. Only sockets that listen can be connected to, so this set is all that the sandbox may reach.
+//! * `connect`: netbox takes a copy of the socket and of the address, and performs the call itself, on what it has
+//!   looked at ([`connect`]). A path is resolved in the view of the process ([`resolve`]) to a path handle; what that
+//!   handle refers to must be in the set, and is what is then connected to, however the names change meanwhile.
+//!
+//! Never may the kernel go on with a `connect` after a look at its arguments: between the look and the call another
+//! thread can put another socket in the place of the descriptor, or another address into the memory, and does it in a
+//! few milliseconds when it tries. So internet sockets are connected by netbox too. They belong to the sandbox's network
+//! wherever they are connected from, and are captured there. Going on with `listen` is harmless: who swaps the descriptor
+//! ends up with a listening socket that is not in the set.
+//!
+//! A datagram socket takes an address with each message, in memory that no filter can see. So the filter refuses unix
+//! datagram sockets (EACCES), and what `socketpair` makes of that type is a pair of type SEQPACKET instead ([`pairs`]).
+//!
+//! What a program can notice: a connection's peer sees pid 0 in SO_PEERCRED; a connect that waits is interrupted by
+//! signals that kill and no other; a pair of datagram sockets reads end of file when one end is closed. One such filter
+//! can be in force for a process: a second one, as of a netbox inside a netbox, is refused by the kernel (EBUSY).
+//!
+//! If netbox dies, so does the sandbox; in between, the calls fail with ENOSYS. A call that netbox cannot understand, or
+//! has no thread left for, fails too. [`pool`] has the threads.
+//!
+//! Linux 7.1 can do the unix part by itself (Landlock, LANDLOCK_ACCESS_FS_RESOLVE_UNIX). Connects would be supervised
+//! there too, for the judge below, so that this wall stands on every kernel alike.
+
+mod connect;
+mod host;
+mod inodes;
+mod judge;
+mod listen;
+mod notification;
+pub(crate) mod pairs;
+mod pool;
+mod proof;
+mod resolve;
+mod target;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{io, thread};
+
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+pub use inodes::AllowedSocket;
+pub use judge::Judge;
+pub(crate) use proof::prove;
+
+use crate::error::{At, Failure, Step};
+use crate::message::{Channel, Report};
+use crate::sys;
+use inodes::Inodes;
+use notification::{Listener, Notification};
+use pool::Pool;
+use target::Target;
+
+/// What the answers are made from.
+struct Supervisor {
+    networks: Networks,
+    inodes: Inodes,
+    host: host::Sockets,
+    pairs: Mutex<Channel>,
+    judge: Box<Judge>,
+}
+
+/// Whose network a socket is of. A descriptor can come along from outside: by inheritance, or sent by a program of the
+/// host's over a socket of the sandbox's.
+struct Networks {
+    own: u64,
+    sandbox: u64,
+}
+
+impl Networks {
+    /// Whether the socket is of the sandbox's network, or of one made inside.
+    fn is_inside(&self, socket: BorrowedFd) -> bool {
+        match sys::socket::network_namespace(socket) {
+            Ok(network) if network == self.sandbox => true,
+            // Root outside administers networks of others too, but the own is the one that sockets come from.
+            Ok(network) => network != self.own && sys::socket::is_administered(socket),
+            Err(_) => false,
+        }
+    }
+}
+
+/// The supervision of one sandbox. Ends when dropped; the threads of calls that still wait end soon after.
+pub(crate) struct Supervision(Arc<Pool>);
+
+impl Supervision {
+    /// Starts to wait for the command's listener, which pid 1 hands over on `channel` just before the command runs.
+    ///
+    /// `inside`: a socket of the sandbox's network. `allowed`: sockets of the host that may be connected to.
+    pub(crate) fn start(
+        channel: Channel,
+        inside: BorrowedFd,
+        allowed: Vec<AllowedSocket>,
+        judge: Box<Judge>,
+    ) -> Result<Self, Failure> {
+        let step = Step::UnixSockets;
+        let descriptors = raise_descriptor_limit();
+        sys::thread::make_interruptible().at(step, "sigaction")?;
+        let own = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).at(step, "socket")?;
+        let number = |socket: BorrowedFd| sys::socket::network_namespace(socket).at(step, "SO_NETNS_COOKIE");
+        let networks = Networks { own: number(own.as_fd())?, sandbox: number(inside)? };
+        let pool = Arc::new(Pool::default());
+        let waiting = Arc::clone(&pool);
+        let begin = move || {
+            // Otherwise the command was never made.
+            if let Some(listener) = receive_listener(&channel) {
+                let pairs = Mutex::new(channel);
+                let inodes = Inodes::new(allowed, descriptors);
+                let supervisor = Supervisor { networks, inodes, host: host::Sockets::default(), pairs, judge };
+                waiting.run(Arc::new((Listener::new(listener), supervisor)));
+            }
+        };
+        thread::Builder::new().name("supervisor".into()).spawn(begin).at(step, "a thread")?;
+        Ok(Supervision(pool))
+    }
+}
+
+impl Drop for Supervision {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+fn receive_listener(channel: &Channel) -> Option<OwnedFd> {
+    match channel.next_report() {
+        Ok(Some((Report::Listener, descriptors))) => descriptors.into_iter().next(),
+        _ => None,
+    }
+}
+
+/// Each listening socket of the sandbox costs netbox a descriptor. The command's process comes from one that was made
+/// before, and keeps its limit. The value is the limit that is in force then.
+fn raise_descriptor_limit() -> usize {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
+    let limit = setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_or(soft, |()| hard);
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+impl Supervisor {
+    /// Answers one call. `crowded`: no thread is left for another one, so that this one must not wait.
+    fn answer(&self, notification: Notification, crowded: bool) {
+        let call = notification.request().call;
+        let answer = match call {
+            libc::SYS_connect if crowded => Err(Errno::EAGAIN),
+            libc::SYS_connect => self.connect(&notification),
+            libc::SYS_listen => {
+                // Whatever it was, the kernel may go on: at worst the socket is not in the set.
+                self.listen(&notification);
+                return notification.go_on();
+            }
+            libc::SYS_socketpair => self.make_pair(&notification),
+            _ => Err(Errno::ENOSYS),
+        };
+        notification.answer(answer);
+    }
+
+    fn pairs(&self) -> std::sync::MutexGuard<'_, Channel> {
+        self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn io_to_errno(error: &io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::EACCES, Errno::from_raw)
+}

@@ -1,0 +1,80 @@
+//! The thread that made a trapped call, as seen from outside: its descriptors and its memory.
+//!
+//! Netbox owns the user namespace above the command's, so it may look into every process of the sandbox, those that are
+//! not dumpable included. Where it may not (a program that its user may execute and not read, a hardened ptrace scope),
+//! the call fails with EACCES.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
+use nix::unistd::Pid;
+
+use super::Notification;
+use crate::sys;
+
+/// Whoever waits for an answer.
+pub(super) struct Target {
+    thread: Pid,
+    handle: OwnedFd,
+}
+
+impl Target {
+    pub(super) fn of(notification: &Notification) -> nix::Result<Self> {
+        let thread = notification.request().thread;
+        let handle = match sys::socket::open_thread(thread) {
+            // Before Linux 6.9 only processes have handles. A thread whose descriptors are not its process's is rare.
+            Err(Errno::EINVAL) => sys::socket::open_thread(process_of(thread)?),
+            other => other,
+        };
+        Ok(Self { thread: Pid::from_raw(thread), handle: handle.map_err(forbidden)? })
+    }
+
+    pub(super) fn thread(&self) -> Pid {
+        self.thread
+    }
+
+    /// A copy of the descriptor that an argument names; the kernel looks at the low half alone.
+    pub(super) fn descriptor(&self, argument: u64) -> nix::Result<OwnedFd> {
+        let number = argument as u32 as RawFd;
+        if number < 0 {
+            return Err(Errno::EBADF);
+        }
+        sys::socket::take_descriptor(self.handle.as_fd(), number).map_err(forbidden)
+    }
+
+    /// Reads all of `buffer` from its memory.
+    pub(super) fn read(&self, address: u64, buffer: &mut [u8]) -> nix::Result<()> {
+        let length = buffer.len();
+        let remote = [RemoteIoVec { base: address as usize, len: length }];
+        match process_vm_readv(self.thread, &mut [IoSliceMut::new(buffer)], &remote) {
+            Ok(read) if read == length => Ok(()),
+            Ok(_) => Err(Errno::EFAULT),
+            Err(errno) => Err(forbidden(errno)),
+        }
+    }
+
+    /// Writes all of `bytes` to its memory.
+    pub(super) fn write(&self, address: u64, bytes: &[u8]) -> nix::Result<()> {
+        let remote = [RemoteIoVec { base: address as usize, len: bytes.len() }];
+        match process_vm_writev(self.thread, &[IoSlice::new(bytes)], &remote) {
+            Ok(written) if written == bytes.len() => Ok(()),
+            Ok(_) => Err(Errno::EFAULT),
+            Err(errno) => Err(forbidden(errno)),
+        }
+    }
+}
+
+/// connect(2) and its like never fail with EPERM for what they document; EACCES is the word for a wall.
+fn forbidden(errno: Errno) -> Errno {
+    if errno == Errno::EPERM { Errno::EACCES } else { errno }
+}
+
+/// The process of a thread (proc(5): `Tgid`).
+fn process_of(thread: i32) -> nix::Result<i32> {
+    let status =
+        std::fs::read_to_string(format!("/proc/{thread}/status")).map_err(|error| super::io_to_errno(&error))?;
+    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+    process.ok_or(Errno::ESRCH)
+}
