@@ -33,10 +33,11 @@ registries:
 reference:
     NETBOX_WRITE_REFERENCE=1 cargo test --bin netbox reference
 
-# Start time against bwrap, and throughput against a direct connection
+# Start time against bwrap, throughput against a direct connection, tunnels against squid and tinyproxy
 bench:
     cargo bench --bench start
     cargo bench --bench throughput
+    cargo bench --bench tunnels
 
 # Everything, as the CI does it
 ci:

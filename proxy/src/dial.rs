@@ -98,6 +98,10 @@ fn interleave(addresses: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
 }
 
 async fn race(mut queue: VecDeque<SocketAddr>) -> Result<Dialed, DialError> {
+    if let (Some(&address), 1) = (queue.front(), queue.len()) {
+        // There is nothing to race.
+        return Ok(Dialed { stream: TcpStream::connect(address).await?, address });
+    }
     // Dropping the set aborts the attempts that lost.
     let mut attempts = JoinSet::new();
     let mut failure = None;

@@ -36,7 +36,10 @@ const MAX_EXCERPT: usize = 512;
 /// before the future is first polled.
 pub(crate) fn handle(session: Arc<Session>, stream: TcpStream) -> impl Future<Output = ()> + Send {
     socket::no_delay(&stream);
-    socket::keep_alive(&stream);
+    // On this machine nobody vanishes without a word.
+    if stream.peer_addr().is_ok_and(|peer| !peer.ip().to_canonical().is_loopback()) {
+        socket::keep_alive(&stream);
+    }
     let mut client = Connection::new(stream);
     client.undelivered = Some(session.deliveries.begin());
     async move {

@@ -194,7 +194,8 @@ fn the_hosts_own_address_is_refused(world: &World) {
 }
 
 fn the_loopback_of_the_host_is_itself_in_mode_open(world: &World) {
-    let address = IpAddr::from(Ipv4Addr::LOCALHOST);
+    // Of its own, since arrivals are told apart by their address.
+    let address = IpAddr::from(Ipv4Addr::new(127, 0, 0, 2));
     let host = world.zone().host_at("loopback-open", &[address]);
     let outcome = refused(world, address, &["--mode", "open"], &host.http("/"));
     outcome.refused(&host.name, 80, "self");
@@ -216,7 +217,7 @@ fn a_name_that_is_rebound_is_vetted_anew(world: &World) {
     );
     let mut running = world.netbox(&["--allow", &host.name]).stdin_open().start(&["python3", "-c", &script]);
     running.wait_for_stdout("200\n");
-    let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
+    let loopback = IpAddr::from(Ipv4Addr::new(127, 0, 0, 3));
     world.zone().rebind(&host, &[loopback]);
     let mark = world.mark();
     running.write(b"go on\n");
