@@ -3,7 +3,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::capture::tests::world::{World, soon};
+use crate::capture::tests::world::{World, expect_answer, of, send, soon};
 
 fn listen(address: &str) -> TcpListener {
     TcpListener::bind(address).unwrap()
@@ -31,6 +31,32 @@ async fn connections_to_the_listeners_themselves_are_reset_on_each_of_them() {
         assert_eq!(TcpStream::connect(address).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
     }
     world.assert_untouched();
+}
+
+#[tokio::test]
+async fn the_explicit_listener_speaks_and_what_is_too_much_is_reset() {
+    let world = World::new(&["github.com"]).limits(|limits| limits.connections = 1);
+    let explicit = listen("127.0.0.1:0");
+    let address = explicit.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let listeners = Listeners { explicit: vec![explicit], ..Listeners::default() };
+    let serving = tokio::spawn(serve_until(Arc::clone(&world.session), listeners, async {
+        stopped.await.unwrap();
+    }));
+    let mut one = TcpStream::connect(address).await.unwrap();
+    send(&mut one, "CONNECT evil.example:443 HTTP/1.1\r\n").await;
+    // Accepted after the one before it.
+    let other = async { TcpStream::connect(address).await?.read(&mut [0]).await };
+    assert_eq!(soon(other).await.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    send(&mut one, "Host: evil.example\r\n\r\n").await;
+    expect_answer(&mut one, "403").await;
+    drop(one);
+    stop.send(()).unwrap();
+    soon(serving).await.unwrap().unwrap();
+    world.assert_untouched();
+    let events = world.events().await;
+    let told: Vec<_> = of(&events, "decision").iter().map(|event| event["reason"].as_str().unwrap()).collect();
+    assert_eq!(told, ["limit", "not-listed"]);
 }
 
 #[tokio::test]

@@ -311,6 +311,10 @@ async fn other_modes_hold_at_this_door() {
     let world = World::with(Mode::Open, &[], &["*.example"]);
     let decision = answered(world, connect("evil.example:443"), "403", "deny", "denied").await;
     assert_eq!(decision["rule"]["text"], "*.example");
+    // The guard is off there, but not before this machine's own loopback.
+    for target in ["127.0.0.1:80", "[::1]:80", "0.0.0.0:80"] {
+        answered(World::with(Mode::Open, &[], &[]), connect(target), "403", "deny", "self").await;
+    }
     for (mode, reason) in [(Mode::Audit, "audit"), (Mode::Open, "open")] {
         let mut world = World::with(mode, &[], &[]);
         let (mut client, mut upstream) = tunnel(&mut world, "github.com:443", "203.0.113.10:443").await;
