@@ -121,7 +121,10 @@ async fn what_was_sent_last_is_delivered() {
     let mut world = World::new(&["github.com:9"]);
     let (mut client, mut upstream) = tunnel(&mut world, "github.com:9", "203.0.113.10:9").await;
     send(&mut client, b"\0last").await;
+    expect(&mut upstream, b"\0last").await;
+    let delivered = tokio::time::timeout(std::time::Duration::ZERO, world.session.deliveries.all()).await;
+    assert!(delivered.is_err(), "more may come");
     drop(client);
     soon(world.session.deliveries.all()).await;
-    assert_eq!(rest(&mut upstream).await, b"\0last");
+    expect_end(&mut upstream).await;
 }

@@ -315,6 +315,8 @@ async fn other_modes_hold_at_this_door() {
     for target in ["127.0.0.1:80", "[::1]:80", "0.0.0.0:80"] {
         answered(World::with(Mode::Open, &[], &[]), connect(target), "403", "deny", "self").await;
     }
+    let world = World::with(Mode::Open, &[], &[]);
+    answered(world, connect("198.18.7.7:443"), "403", "deny", "address-not-listed").await;
     for (mode, reason) in [(Mode::Audit, "audit"), (Mode::Open, "open")] {
         let mut world = World::with(mode, &[], &[]);
         let (mut client, mut upstream) = tunnel(&mut world, "github.com:443", "203.0.113.10:443").await;
