@@ -1,4 +1,4 @@
-//! The programs that the tests run inside: real clients where there are some, and four small ones of the tests' own,
+//! The programs that the tests run inside: real clients where there are some, and a few small ones of the tests' own,
 //! each in the language whose library it is there to show.
 
 use std::fs;
@@ -29,9 +29,18 @@ pub const KEYTOOL: Program = Program { name: "keytool", package: "default-jdk-he
 /// See `Program`.
 pub const PYTHON: Program = Program { name: "python3", package: "python3" };
 
-const OWN: [(&str, &str); 4] = [
+/// See `Program`.
+pub const SSH_AGENT: Program = Program { name: "ssh-agent", package: "openssh-client" };
+/// See `Program`.
+pub const TMUX: Program = Program { name: "tmux", package: "tmux" };
+/// See `Program`.
+pub const BWRAP: Program = Program { name: "bwrap", package: "bubblewrap" };
+
+const OWN: [(&str, &str); 6] = [
     ("probe.py", include_str!("programs/probe.py")),
     ("serve.py", include_str!("programs/serve.py")),
+    ("unix.py", include_str!("programs/unix.py")),
+    ("own_unix.py", include_str!("programs/own_unix.py")),
     ("fetch.mjs", include_str!("programs/fetch.mjs")),
     ("Fetch.java", include_str!("programs/Fetch.java")),
 ];

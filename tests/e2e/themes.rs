@@ -13,6 +13,7 @@ mod modes;
 mod reach;
 mod refuse;
 mod signals;
+mod unix_sockets;
 mod usage;
 
 use crate::Test;
@@ -31,6 +32,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         descriptors::TESTS,
         exit_codes::TESTS,
         signals::TESTS,
+        unix_sockets::TESTS,
         events::TESTS,
         usage::TESTS,
         check::TESTS,
