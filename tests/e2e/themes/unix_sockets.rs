@@ -317,7 +317,7 @@ fn tmux_works_inside(world: &World) {
         let path = folder(world).join("tmux");
         let script =
             "tmux -S \"$0\" -f /dev/null new-session -d -s inside cat && tmux -S \"$0\" ls; tmux -S \"$0\" kill-server";
-        run.exec(&["sh", "-c", script, text(&path)]).exits_with(0).says("inside: 1 windows");
+        run.env("SHELL", "/bin/sh").exec(&["sh", "-c", script, text(&path)]).exits_with(0).says("inside: 1 windows");
     }
 }
 
