@@ -25,10 +25,19 @@ e2e FILTER="":
 e2e-root FILTER="":
     sudo --preserve-env=PATH,HOME NETBOX_E2E_AS=root "$(command -v cargo)" test --test e2e -- {{FILTER}}
 
-# Start time against bwrap, and throughput against a direct connection
+# pip, npm, cargo, apt and curl against the registries that this machine is configured with
+registries:
+    NETBOX_REGISTRIES=1 cargo test --test registries
+
+# Write docs/cli.md anew from the definitions
+reference:
+    NETBOX_WRITE_REFERENCE=1 cargo test --bin netbox reference
+
+# Start time against bwrap, throughput against a direct connection, tunnels against squid and tinyproxy
 bench:
     cargo bench --bench start
     cargo bench --bench throughput
+    cargo bench --bench tunnels
 
 # Everything, as the CI does it
 ci:

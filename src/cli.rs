@@ -1,10 +1,12 @@
 //! What can be typed. No I/O: the meaning of it is resolved elsewhere.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use netbox_config::Mode;
 
@@ -21,13 +23,39 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a command, and everything that it starts, with the network limited to the policy
-    #[command(override_usage = "netbox run [OPTIONS] [--] CMD [ARG]...")]
+    #[command(override_usage = "netbox run [OPTIONS] [--] CMD [ARG]...", after_long_help = RUN_EXIT_CODES)]
     Run(RunArguments),
     /// Say whether a target would be allowed, and by which rule
+    #[command(after_long_help = CHECK_EXIT_CODES)]
     Check(CheckArguments),
     /// Say whether netbox can isolate here, and if not, why, and how to fix it
+    #[command(after_long_help = DOCTOR_EXIT_CODES)]
     Doctor(DoctorArguments),
+    /// The same filter as a proxy, for programs that are told of one
+    #[command(subcommand, disable_help_subcommand = true)]
+    Proxy(ProxyCommand),
+    /// Print a script that completes netbox's commands and flags in a shell
+    Completions(CompletionsArguments),
+    /// Print a manual page, for `man -l -`
+    Man(ManArguments),
 }
+
+#[derive(Debug, Subcommand)]
+pub enum ProxyCommand {
+    /// Serve HTTP CONNECT, HTTP and SOCKS5 on one port, for any program on this machine, until SIGINT or SIGTERM
+    #[command(after_long_help = SERVE_EXIT_CODES)]
+    Serve(ServeArguments),
+}
+
+const RUN_EXIT_CODES: &str = "\
+Exit codes: the command's own; 128+N if signal N killed it; 3 with `--fail-on-block`; 124 if its time was over; 125 if \
+netbox failed, and the command did not run or was ended; 126 if it cannot be executed; 127 if it was not found; 2 for \
+wrong usage.";
+const SERVE_EXIT_CODES: &str = "\
+Exit codes: 0 if SIGINT, SIGTERM or SIGHUP ended it; 125 if netbox failed; 2 for wrong usage.";
+const CHECK_EXIT_CODES: &str = "\
+Exit codes: 0 if every target would be allowed; 1 if one would be refused; 2 if one, or the usage, is malformed.";
+const DOCTOR_EXIT_CODES: &str = "Exit codes: 0 if `netbox run` works here; 1 if not.";
 
 /// The flags that make the policy.
 #[derive(Args, Clone, Debug, Default)]
@@ -44,16 +72,21 @@ pub struct PolicyArguments {
     #[arg(short, long, value_name = "RULE")]
     pub deny: Vec<String>,
 
-    /// What happens to what no rule names
+    /// What happens to what no rule names (without the flag: `allowlist`)
     ///
     /// `allowlist` refuses it, `audit` lets it pass and tells, `open` lets it pass with the guard off, `none` refuses
     /// everything. Also from NETBOX_MODE.
-    #[arg(long, value_name = "allowlist|none|open|audit", value_parser = Mode::from_str)]
+    #[arg(long, value_parser = modes())]
     pub mode: Option<Mode>,
 
-    /// Read no policy file of the user or the project
+    /// Use no policy file of the user or the project: the command line and NETBOX_* alone (this version reads none yet)
     #[arg(long)]
     pub no_config: bool,
+}
+
+/// The modes by name, so that a shell can complete them.
+fn modes() -> impl TypedValueParser<Value = Mode> {
+    PossibleValuesParser::new(["allowlist", "none", "open", "audit"]).try_map(|text| Mode::from_str(&text))
 }
 
 #[derive(Args, Debug)]
@@ -71,7 +104,7 @@ pub struct RunArguments {
     ///
     /// `auto` and `none`: none, since every connection is captured. `http`: http_proxy, https_proxy and no_proxy. `all`:
     /// also all_proxy, as SOCKS5. The caller's own are removed in any case.
-    #[arg(long, value_name = "auto|http|all|none", default_value = "auto", hide_default_value = true)]
+    #[arg(long, value_name = "auto|http|all|none", default_value = "auto")]
     pub proxy_env: ProxyEnvironment,
 
     /// Let one unix socket of the host through, which has this path now
@@ -80,12 +113,12 @@ pub struct RunArguments {
     #[arg(long, value_name = "PATH")]
     pub unix_socket: Vec<PathBuf>,
 
-    /// End the command after this time, such as `90s`, `5m` or `1h30m`: TERM, after five seconds KILL; exit code 124
+    /// End the command after this time, such as `90s`, `5m`, `1h30m` or `500ms`: TERM, after five seconds KILL; exit code 124
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub timeout: Option<Duration>,
 
     /// Tell what was refused, on stderr at the end: if anything was, always, or never
-    #[arg(long, value_name = "auto|always|never", default_value = "auto", hide_default_value = true)]
+    #[arg(long, value_name = "auto|always|never", default_value = "auto")]
     pub summary: When,
 
     /// Exit with 3 if anything was refused and the command itself succeeded
@@ -114,6 +147,49 @@ pub struct RunArguments {
 }
 
 #[derive(Args, Debug)]
+pub struct ServeArguments {
+    #[command(flatten)]
+    pub policy: PolicyArguments,
+
+    /// Listen there, such as `127.0.0.1:3128` or `[::1]:3128`
+    ///
+    /// Repeatable. With port 0 the system chooses one; the address is said on stderr.
+    #[arg(long, required = true, value_name = "ADDRESS:PORT", value_parser = listen_address)]
+    pub listen: Vec<SocketAddr>,
+
+    /// Let `--listen` take addresses that other machines can reach
+    ///
+    /// There is no authentication: whoever reaches the port can use the proxy.
+    #[arg(long)]
+    pub listen_any: bool,
+
+    /// Write events there, as JSON lines: a file, or a descriptor that netbox inherited
+    ///
+    /// A file is appended to. Also from NETBOX_EVENTS.
+    #[arg(long, value_name = "FILE|fd:N")]
+    pub events: Option<OsString>,
+
+    /// Tell what was refused, on stderr at the end: if anything was, always, or never
+    #[arg(long, value_name = "auto|always|never", default_value = "auto")]
+    pub summary: When,
+
+    /// Say less on stderr: no warnings and no summary
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+
+    /// Say more on stderr
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    if text.starts_with("unix:") {
+        return Err("unix sockets are not supported yet; write an address such as `127.0.0.1:3128`".into());
+    }
+    text.parse().map_err(|_| "write an address and a port, such as `127.0.0.1:3128` or `[::1]:3128`".into())
+}
+
+#[derive(Args, Debug)]
 pub struct CheckArguments {
     #[command(flatten)]
     pub policy: PolicyArguments,
@@ -136,6 +212,20 @@ pub struct DoctorArguments {
     /// Do nothing: what the trial sandbox runs
     #[arg(long, hide = true)]
     pub inside: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct CompletionsArguments {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Args, Debug)]
+pub struct ManArguments {
+    /// The command that the page is about; netbox as a whole if none is given
+    #[arg(value_name = "COMMAND")]
+    pub commands: Vec<String>,
 }
 
 /// Which proxy variables the command sees.
@@ -167,6 +257,7 @@ impl EventDestination {
     /// What was wrong with `fd:N`.
     pub fn parse(text: &OsString) -> Result<Self, String> {
         match text.to_str().and_then(|text| text.strip_prefix("fd:")) {
+            None if text == "-" => Err("`--events -`: to write to stdout, name its descriptor: `fd:1`".into()),
             None if text.is_empty() => Err("`--events` needs a file or `fd:N`".into()),
             None => Ok(Self::File(PathBuf::from(text))),
             Some(digits) => match digits.parse::<i32>() {
@@ -200,6 +291,18 @@ mod tests {
     fn an_unknown_flag_is_no_command() {
         assert!(Cli::try_parse_from(["netbox", "run", "--alow", "example.com", "true"]).is_err());
         assert!(Cli::try_parse_from(["netbox", "run", "--", "--odd"]).is_ok());
+    }
+
+    #[test]
+    fn a_proxy_listens_on_addresses_that_are_written_out() {
+        let serve = |listen: &str| Cli::try_parse_from(["netbox", "proxy", "serve", "--listen", listen]);
+        for good in ["127.0.0.1:3128", "[::1]:0"] {
+            assert!(serve(good).is_ok(), "{good}");
+        }
+        for bad in ["3128", ":3128", "localhost:3128", "127.0.0.1", "::1:3128", "unix:/run/x", ""] {
+            assert!(serve(bad).is_err(), "{bad}");
+        }
+        assert!(Cli::try_parse_from(["netbox", "proxy", "serve"]).is_err());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The file that events are written to, opened once, before the command could put something else in its place.
 
+use std::env;
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,6 +15,15 @@ pub struct EventSink {
     pub file: File,
     /// Where it lies, if it has a place: the sandbox sees a mask there.
     pub place: Option<PathBuf>,
+}
+
+/// What the flag, or else the environment, says.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn destination(flag: Option<&OsString>) -> Result<Option<EventDestination>, String> {
+    let text = flag.cloned().or_else(|| env::var_os("NETBOX_EVENTS").filter(|value| !value.is_empty()));
+    text.as_ref().map(EventDestination::parse).transpose()
 }
 
 impl EventSink {
@@ -57,6 +68,10 @@ fn open_file(path: &Path) -> Result<EventSink, String> {
     }
     if metadata.uid() != netbox_launcher::effective_uid() {
         return Err("the file belongs to another user".into());
+    }
+    if metadata.nlink() != 1 {
+        // Under its other name the command could reach it.
+        return Err("the file has another name (a hard link)".into());
     }
     let place = path.canonicalize().map_err(|error| error.to_string())?;
     Ok(EventSink { file, place: Some(place) })

@@ -10,9 +10,12 @@ mod dry_run;
 mod duration;
 mod environment;
 mod event_sink;
+mod generate;
 mod policy_flags;
+mod reference;
 mod run;
 mod say;
+mod serve;
 mod session;
 mod signals;
 mod summary;
@@ -23,6 +26,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// What was typed has no meaning.
+const USAGE: u8 = 2;
 /// Netbox itself failed, or the command did not run.
 const FAILED: u8 = 125;
 
@@ -33,6 +38,9 @@ fn main() -> ExitCode {
         cli::Command::Run(arguments) => run::run(arguments),
         cli::Command::Check(arguments) => check::check(&arguments),
         cli::Command::Doctor(arguments) => doctor::doctor(&arguments),
+        cli::Command::Proxy(cli::ProxyCommand::Serve(arguments)) => serve::serve(&arguments),
+        cli::Command::Completions(arguments) => generate::completions(&arguments),
+        cli::Command::Man(arguments) => generate::man(&arguments),
     });
     ExitCode::from(code.unwrap_or(FAILED))
 }

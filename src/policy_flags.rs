@@ -6,6 +6,7 @@ use std::str::FromStr;
 use netbox_config::{Mode, Policy, Rule, RuleError, Source, split_rules};
 
 use crate::cli::PolicyArguments;
+use crate::say::Voice;
 
 /// A policy, and what should be said about it.
 pub struct Effective {
@@ -15,14 +16,53 @@ pub struct Effective {
     pub is_default: bool,
 }
 
+impl Effective {
+    /// Says what should be said about it before anything runs.
+    pub fn warn(&self, voice: Voice) {
+        for warning in &self.warnings {
+            voice.warn(warning);
+        }
+        if self.is_default {
+            voice.warn("nothing is allowed, so nothing is reachable; allow hosts with `--allow HOST`");
+        }
+        match self.policy.mode() {
+            Mode::Open => voice.warn("mode `open`: every host is reachable, private addresses too"),
+            Mode::Audit => voice.warn("mode `audit`: what no rule allows passes as well, and is told at the end"),
+            Mode::Allowlist | Mode::None => {}
+        }
+    }
+}
+
+impl Effective {
+    /// Says which rules cannot do inside a sandbox what their writer may expect.
+    pub fn warn_inside(&self, voice: Voice) {
+        let loopback = |rule: &&Rule| {
+            let host = rule.text().trim_start_matches("tcp://").trim_start_matches('[');
+            host == "localhost" || host.starts_with("localhost:") || host.starts_with("127.") || host.starts_with("::1")
+        };
+        for rule in self.policy.allow().iter().filter(loopback) {
+            voice.warn(format_args!(
+                "{}: rule `{}`: inside, loopback is the sandbox's own and needs no rule; this machine's is not reached by it",
+                rule.source(),
+                rule.text()
+            ));
+        }
+    }
+}
+
 /// Builds the policy.
 ///
-/// Rules from the flag and from the environment variable add up; a mode on the command line wins over NETBOX_MODE.
+/// Rules from the flag and from the environment variable add up; a mode on the command line wins over NETBOX_MODE, and
+/// `--mode none` over NETBOX_ALLOW.
 ///
 /// # Errors
 /// One line that quotes the rule or the mode, with its source.
 pub fn resolve(arguments: &PolicyArguments) -> Result<Effective, String> {
-    let allow = rules(&arguments.allow, "--allow", "NETBOX_ALLOW", Rule::parse)?;
+    let mut allow = rules(&arguments.allow, "--allow", "NETBOX_ALLOW", Rule::parse)?;
+    if arguments.mode == Some(Mode::None) && arguments.allow.is_empty() {
+        // What is typed wins over what lies around: here it refuses everything.
+        allow.clear();
+    }
     let deny = rules(&arguments.deny, "--deny", "NETBOX_DENY", Rule::parse_deny)?;
     let mode = match (arguments.mode, variable("NETBOX_MODE")?) {
         (Some(mode), _) => Some(mode),

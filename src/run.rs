@@ -3,19 +3,17 @@
 use std::env;
 use std::sync::Arc;
 
-use netbox_config::Mode;
 use netbox_launcher::{Embryo, Failure, Outcome, Spec};
 use netbox_proxy::events::{Events, SessionId, Start};
 use tokio::runtime::{self, Runtime};
 
-use crate::cli::{EventDestination, RunArguments, When};
-use crate::event_sink::EventSink;
+use crate::cli::RunArguments;
+use crate::event_sink::{self, EventSink};
 use crate::policy_flags::{self, Effective};
 use crate::say::{self, Voice};
 use crate::session::{self, Ended};
-use crate::{FAILED, dry_run, environment, summary, unix_sockets};
+use crate::{FAILED, USAGE, dry_run, environment, summary, unix_sockets};
 
-const USAGE: u8 = 2;
 const TIMED_OUT: u8 = 124;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
@@ -29,9 +27,7 @@ pub fn run(arguments: RunArguments) -> u8 {
         Ok(effective) => effective,
         Err(why) => return refuse(USAGE, &why, None),
     };
-    let destination =
-        arguments.events.clone().or_else(|| env::var_os("NETBOX_EVENTS").filter(|value| !value.is_empty()));
-    let destination = match destination.as_ref().map(EventDestination::parse).transpose() {
+    let destination = match event_sink::destination(arguments.events.as_ref()) {
         Ok(destination) => destination,
         Err(why) => return refuse(USAGE, &why, None),
     };
@@ -95,6 +91,7 @@ fn confine(arguments: RunArguments, voice: Voice, effective: Effective, sink: Op
 
     // Pid 1 is cloned from the one thread that there is; what needs threads is made while it builds the sandbox.
     let embryo = Embryo::conceive(&spec)?;
+    netbox_launcher::become_carrier();
     let events = Events::new(id, sink.map(|sink| sink.file));
     let policy = Arc::new(effective.policy);
     let runtime = runtime().map_err(fault("start the proxy"))?;
@@ -113,16 +110,7 @@ fn confine(arguments: RunArguments, voice: Voice, effective: Effective, sink: Op
     runtime.shutdown_background();
 
     let code = exit_code(&arguments, &events, ended);
-    events.exit(code.into());
-    let wanted = match arguments.summary {
-        When::Auto => !arguments.quiet,
-        When::Always => true,
-        When::Never => false,
-    };
-    let always = arguments.summary == When::Always || voice.verbose;
-    if wanted && let Some(text) = summary::compose(&events.summary(), always) {
-        eprint_whole(&text);
-    }
+    summary::conclude(&events, code, arguments.summary, voice);
     Ok(code)
 }
 
@@ -132,15 +120,8 @@ fn runtime() -> std::io::Result<Runtime> {
 
 /// What is said before anything runs.
 fn warn(voice: Voice, effective: &Effective) {
-    for warning in &effective.warnings {
-        voice.warn(warning);
-    }
-    if effective.is_default {
-        voice.warn("nothing is allowed, so nothing is reachable; allow hosts with `--allow HOST`");
-    }
-    if effective.policy.mode() == Mode::Open {
-        voice.warn("mode `open`: every host is reachable, private addresses too");
-    }
+    effective.warn(voice);
+    effective.warn_inside(voice);
     if netbox_launcher::effective_uid() == 0 {
         voice.warn("running as root: what the command writes may be run outside by root; confine files as well, or use a user of its own");
     }
@@ -178,10 +159,4 @@ fn exit_code(arguments: &RunArguments, events: &Events, ended: Ended) -> u8 {
 fn refuse(code: u8, why: &str, hint: Option<&str>) -> u8 {
     say::error(why, hint);
     code
-}
-
-/// One write, so that lines of a command that still runs elsewhere do not come between.
-fn eprint_whole(text: &str) {
-    use std::io::Write;
-    let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -26,6 +26,11 @@ impl Voice {
     }
 }
 
+/// Something that others wait for. Said in any case.
+pub fn note(text: impl Display) {
+    line("", text);
+}
+
 /// Why it did not work, and what to do. Said in any case.
 pub fn error(text: impl Display, hint: Option<&str>) {
     line("error: ", text);

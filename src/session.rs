@@ -62,8 +62,12 @@ async fn join(
     let facts = Facts::new(listeners.addresses());
     let session = Arc::new(Session::new(Arc::new(names(policy)), events, facts));
     let log = listeners.log.map(watch).transpose()?;
-    let doors =
-        netbox_proxy::Listeners { capture: listeners.capture, dns_udp: listeners.dns_udp, dns_tcp: listeners.dns_tcp };
+    let doors = netbox_proxy::Listeners {
+        capture: listeners.capture,
+        dns_udp: listeners.dns_udp,
+        dns_tcp: listeners.dns_tcp,
+        explicit: listeners.explicit,
+    };
     let (departed, departure) = oneshot::channel::<()>();
     let departure = async {
         // Dropped without a word, which no path does, it has departed too.
@@ -121,7 +125,8 @@ fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(fd, Interest::READABLE)
 }
 
-fn names(policy: Arc<Policy>) -> Names {
+/// How this machine looks names up.
+pub fn names(policy: Arc<Policy>) -> Names {
     let search = fs::read_to_string("/etc/resolv.conf").map(|text| search_domains(&text)).unwrap_or_default();
     Names::new(policy, Arc::new(HostResolver::new()), Arc::new(HostRecords::new()), search)
 }

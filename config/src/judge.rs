@@ -118,6 +118,11 @@ impl Policy {
             }
         };
         if self.mode() == Mode::Open {
+            if let Host::Address(address) = target.host()
+                && let Err(refusal) = self.check_guard(*address, port, facts)
+            {
+                return Decision::Refuse(refusal);
+            }
             return permit(Reason::Open, verdict.allowing, None);
         }
         if verdict.allowing.is_some() {
@@ -174,12 +179,18 @@ impl Policy {
         Ok(())
     }
 
-    /// The guard: whether the address is public, or a rule names it on this port.
+    /// The guard: whether the address is public, or a rule names it on this port. Off in mode `open`, but for loopback:
+    /// there the machine itself answers, under an address that no interface has, and what is its own stays `self`.
     pub(crate) fn check_guard(&self, address: IpAddr, port: Port, facts: &HostFacts) -> Result<(), Refusal> {
-        let lifted = self.mode() == Mode::Open
-            || class_on_host(address, facts) == AddressClass::Public
-            || self.allow_on(address, port).any(|(_, rule)| names(rule, address, facts));
-        if lifted { Ok(()) } else { Err(Refusal::new(Reason::NonPublic)) }
+        let class = class_on_host(address, facts);
+        if class == AddressClass::Public || self.allow_on(address, port).any(|(_, rule)| names(rule, address, facts)) {
+            return Ok(());
+        }
+        match (self.mode(), class) {
+            (Mode::Open, AddressClass::Loopback | AddressClass::Unspecified) => Err(Refusal::new(Reason::SelfAddress)),
+            (Mode::Open, _) => Ok(()),
+            _ => Err(Refusal::new(Reason::NonPublic)),
+        }
     }
 
     /// The allow rules about ranges that this address and port lie in.

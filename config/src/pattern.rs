@@ -9,6 +9,7 @@ use crate::host::{parse_ipv4, parse_ipv6};
 use crate::name::{HostName, NameError};
 use crate::port::Port;
 use crate::rule_error::{RuleFault, Wrong};
+use crate::suffix::{self, SuffixKind};
 
 /// Which hosts a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -101,7 +102,8 @@ fn parse_base(base: &str) -> Result<HostName, Wrong> {
 fn misplaced_star(text: &str, at: usize) -> Wrong {
     let behind = text[at + 1..].trim_start_matches('.');
     let hint = match HostName::parse_rule(behind) {
-        Ok(name) if at == 0 => {
+        // Not a hint that would be refused in turn: `*.*.com`.
+        Ok(name) if at == 0 && suffix::kind(name.as_str()) != SuffixKind::Icann => {
             format!("write `*.{name}` for the names below it, `.{name}` for it and the names below it")
         }
         _ => "write it at the beginning only, and a dot behind it: `*.example.com`".to_owned(),

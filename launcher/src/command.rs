@@ -150,7 +150,8 @@ fn drop_privileges() -> Result<(), Failure> {
     if id_maps::is_root() {
         return Ok(());
     }
-    for set in [CapSet::Bounding, CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
+    sys::clear_bounding_set().at(step, "the bounding set")?;
+    for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
         clear(set).map_err(|error| Failure::outcome(step, format!("clearing the {set:?} capabilities: {error}")))?;
     }
     Ok(())

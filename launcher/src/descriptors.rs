@@ -10,9 +10,11 @@
 //!   at all (namespaces, pidfds, epoll, io_uring).
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -27,6 +29,9 @@ use nix::unistd::pipe2;
 
 use crate::error::{At, Failure, Step};
 use crate::sys;
+
+/// How long the end of a run waits for a peer to take what the command wrote.
+const DELIVERY: Duration = Duration::from_secs(5);
 
 /// Closes everything from 3 up but `keep`, in the calling process.
 ///
@@ -96,8 +101,16 @@ impl Standard {
     /// Starts the relays. The ends that belong to the command are closed here, so that end of file travels.
     pub(crate) fn relay(self) -> Relays {
         drop(self.replacements);
-        let threads = self.relays.into_iter().map(|relay| (relay.inward, thread::spawn(move || relay.run())));
-        Relays(threads.collect())
+        let (done, all_done) = mpsc::channel();
+        for relay in self.relays {
+            // One that reads for the command waits on its peer, and nobody is left at the end to read what it brings.
+            let done = (!relay.inward).then(|| done.clone());
+            thread::spawn(move || {
+                relay.run();
+                drop(done);
+            });
+        }
+        Relays(all_done)
     }
 }
 
@@ -108,24 +121,34 @@ struct Relay {
 }
 
 impl Relay {
+    /// By reading and writing, not by `io::copy`: that splices, and splice(2) from a silent socket holds the pipe's lock.
+    /// The command at the other end would then wait for it where no signal reaches it.
     fn run(mut self) {
-        // An error ends it, as it would end the command's own use of the socket: what was copied is copied.
-        let _ = io::copy(&mut self.from, &mut self.to);
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            // An error ends it, as it would end the command's own use of the socket: what was copied is copied.
+            let length = match self.from.read(&mut buffer) {
+                Ok(0) => return,
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return,
+            };
+            if self.to.write_all(&buffer[..length]).is_err() {
+                return;
+            }
+        }
     }
 }
 
-/// The threads that carry bytes between an internet socket outside and a pipe inside.
-pub(crate) struct Relays(Vec<(bool, JoinHandle<()>)>);
+/// The threads that carry bytes between an internet socket outside and a pipe inside. Nothing is ever sent here: each
+/// thread that carries outward drops its end when it is done.
+pub(crate) struct Relays(Receiver<()>);
 
 impl Relays {
-    /// Waits until all that the command wrote is delivered. Its ends of the pipes are closed by now.
+    /// Waits until all that the command wrote is delivered, though not for ever on a peer that does not read. The
+    /// command's ends of the pipes are closed by now.
     pub(crate) fn drain(self) {
-        for (inward, thread) in self.0 {
-            // One that reads for the command waits on the peer, and nobody is left to read what it brings.
-            if !inward {
-                let _ = thread.join();
-            }
-        }
+        let _ = self.0.recv_timeout(DELIVERY);
     }
 }
 

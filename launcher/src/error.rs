@@ -116,8 +116,8 @@ impl Step {
     fn remedy(self, errno: i32) -> Option<&'static str> {
         match (self, errno) {
             (Step::Namespaces, libc::ENOSPC) => Some(
-                "the limit on namespaces is reached or zero: see `sysctl user.max_user_namespaces user.max_net_namespaces`, \
-                 and raise them with `sudo sysctl -w user.max_user_namespaces=15000`",
+                "a limit on namespaces is reached or zero: look at `sysctl -a | grep user.max_.*_namespaces`, and raise the one \
+                 that is, as with `sudo sysctl -w user.max_user_namespaces=15000`; `netbox doctor` names it",
             ),
             (Step::Namespaces, libc::EPERM | libc::EACCES) => Some(
                 "unprivileged user namespaces are refused here: in a container, allow `clone3` and `unshare` with user \

@@ -30,6 +30,7 @@ use crate::id_maps;
 use crate::message::{Channel, Order, Report};
 use crate::mounts;
 use crate::network::{self, Network};
+use crate::resolver_files;
 use crate::supervisor;
 use crate::sys;
 
@@ -87,7 +88,8 @@ fn tie_to_netbox(standard: Standard, channels: [&Channel; 2]) -> Result<SigSet, 
 /// Stage 2. Everything that confines the command, and the proof of it.
 fn build(spec: &Spec) -> Result<(Vec<&'static str>, Network), Failure> {
     mounts::make_private()?;
-    let last_resort = mounts::resolver_configuration().is_none();
+    // Without it programs ask 127.0.0.1 (resolv.conf(5)).
+    let last_resort = resolver_files::place("/etc/resolv.conf")?.is_none();
     let network = network::set_up(last_resort)?;
     mounts::put_resolver_files(&spec.hidden, &spec.unix_sockets)?;
     mounts::mount_proc()?;
@@ -162,7 +164,7 @@ fn supervise(command: Pid, channel: &Channel, supervisor: Channel) -> Result<(),
     let mut supervisor = Some(supervisor);
     loop {
         // Reap first: a child may have ended before the signal descriptor was there.
-        if let Some(status) = reap(command) {
+        if let Some(status) = reap(command).at(step, "waitpid")? {
             let _ = channel.report(&Report::Ended(status), &[]);
             return Ok(());
         }
@@ -192,14 +194,17 @@ fn supervise(command: Pid, channel: &Channel, supervisor: Channel) -> Result<(),
 }
 
 /// Reaps whatever has ended. The command's wait status, when it is among them.
-fn reap(command: Pid) -> Option<i32> {
+///
+/// # Errors
+/// Those of waitpid(2). ECHILD is one: the command is a child until it is found here.
+fn reap(command: Pid) -> nix::Result<Option<i32>> {
     loop {
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::Exited(pid, code)) if pid == command => return Some((code & 0xff) << 8),
-            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == command => return Some(signal as i32),
-            Ok(WaitStatus::StillAlive) => return None,
+            Ok(WaitStatus::Exited(pid, code)) if pid == command => return Ok(Some((code & 0xff) << 8)),
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == command => return Ok(Some(signal as i32)),
+            Ok(WaitStatus::StillAlive) => return Ok(None),
             Ok(_) | Err(Errno::EINTR) => {}
-            Err(_) => return None,
+            Err(errno) => return Err(errno),
         }
     }
 }

@@ -46,6 +46,20 @@ pub fn look_names_up_as_written() {
     sys::set_environment_variable("LOCALDOMAIN", ".");
 }
 
+/// Prepares this process for carrying the sandbox's connections, once [`Embryo::conceive`] has made the sandbox: what is
+/// changed here is not for the command.
+///
+/// As many descriptors as the system lets it have: the usual limit of 1,024 suits programs that use select(2), and a
+/// connection takes two. And a file that may not grow is an error of the write, not the end of the run.
+pub fn become_carrier() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    // Where it cannot be raised, the old one holds.
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+    let _ = sys::set_disposition(nix::sys::signal::Signal::SIGXFSZ, true);
+}
+
 /// Stops this process until it is continued, as the terminal's stop key does.
 pub fn stop_this_process() {
     // Cannot fail: the signal exists and a process may signal itself.

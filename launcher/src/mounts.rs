@@ -11,13 +11,16 @@
 //! 4. [`protect_kernel_files`]: `/sys` read-only; for root also `/proc/sys` and its like.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::fs::FileTypeExt;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::unistd::{AccessFlags, access};
 
 use crate::error::{At, Failure, Step};
 use crate::resolver_files;
@@ -60,27 +63,23 @@ pub(crate) fn make_private() -> Result<(), Failure> {
         .at(Step::PrivateMounts, "`/`")
 }
 
-/// The file that decides about names, behind whatever links lead to it. `None`: there is none, and programs ask
-/// 127.0.0.1 (resolv.conf(5)).
-pub(crate) fn resolver_configuration() -> Option<PathBuf> {
-    fs::canonicalize("/etc/resolv.conf").ok()
-}
-
 /// Puts the sandbox's resolver files over the host's, and masks over its services and over the files in `hidden`.
 pub(crate) fn put_resolver_files(hidden: &[PathBuf], allowed: &[AllowedSocket]) -> Result<(), Failure> {
     let step = Step::ResolverFiles;
-    let files = resolver_files::compose();
-    let masks = masks(allowed);
+    let files = resolver_files::compose()?;
+    let masks = masks(allowed).at(step, "`/proc/self/mountinfo`")?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("tmpfs"), STAGING, Some("tmpfs"), flags, Some("size=1m,mode=755")).at(step, "a tmpfs")?;
     let staging = Path::new(STAGING);
     let empty_directory = staging.join("empty-directory");
     let empty_file = staging.join("empty-file");
-    fs::create_dir(&empty_directory).at(step, "an empty directory")?;
-    fs::write(&empty_file, "").at(step, "an empty file")?;
+    fs::create_dir(&empty_directory)
+        .and_then(|()| fs::set_permissions(&empty_directory, Permissions::from_mode(0o755)))
+        .at(step, "an empty directory")?;
+    write(&empty_file, "").at(step, "an empty file")?;
     for (name, target, text) in &files {
         let source = staging.join(name);
-        fs::write(&source, text).at(step, &format!("`{}`", target.display()))?;
+        write(&source, text).at(step, &format!("`{}`", target.display()))?;
         bind(&source, target).at(step, &format!("`{}`", target.display()))?;
     }
     for (target, directory) in &masks {
@@ -92,6 +91,7 @@ pub(crate) fn put_resolver_files(hidden: &[PathBuf], allowed: &[AllowedSocket]) 
         }
     }
     for target in hidden {
+        pin_ancestors(target)?;
         bind(&empty_file, target).at(step, &format!("a mask over `{}`", target.display()))?;
     }
     // The command has the owner's uid: without this it could write its own resolv.conf. That would open nothing, but
@@ -101,25 +101,76 @@ pub(crate) fn put_resolver_files(hidden: &[PathBuf], allowed: &[AllowedSocket]) 
     umount2(STAGING, MntFlags::MNT_DETACH).at(step, "the tmpfs")
 }
 
+/// Writes a file that everyone may read, whatever the caller's umask: root's command may become another user.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    fs::write(path, text)?;
+    fs::set_permissions(path, Permissions::from_mode(0o644))
+}
+
+/// Binds every directory above `path` that this user could rename onto itself. A rename then fails with EBUSY, and what
+/// lies at `path` outside stays what it is.
+fn pin_ancestors(path: &Path) -> Result<(), Failure> {
+    let mut ancestors: Vec<&Path> = path.ancestors().skip(1).collect();
+    // From the top down: a directory is looked up on the mount above it.
+    ancestors.reverse();
+    for pair in ancestors.windows(2) {
+        let [above, directory] = pair else { continue };
+        if access(*above, AccessFlags::W_OK).is_ok() {
+            let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
+            mount(Some(*directory), *directory, None::<&str>, flags, None::<&str>)
+                .at(Step::ResolverFiles, &format!("pinning `{}`", directory.display()))?;
+        }
+    }
+    Ok(())
+}
+
 /// The masked paths that exist here, without links, and whether each is a directory. Not those that lead to a socket which
 /// is allowed: what lies beside it is still out of reach.
-fn masks(allowed: &[AllowedSocket]) -> BTreeSet<(PathBuf, bool)> {
+fn masks(allowed: &[AllowedSocket]) -> io::Result<BTreeSet<(PathBuf, bool)>> {
     let user = Path::new("/run/user").join(nix::unistd::geteuid().to_string());
     let of_user = MASKED_OF_USER.iter().map(|name| user.join(name));
-    MASKED
-        .iter()
-        .map(PathBuf::from)
-        .chain(of_user)
-        .filter_map(|path| {
-            let path = fs::canonicalize(path).ok()?;
-            let kind = fs::metadata(&path).ok()?.file_type();
-            let is_wanted = allowed.iter().any(|socket| socket.path().starts_with(&path));
-            if is_wanted {
-                return None;
+    let services = MASKED.iter().map(PathBuf::from).chain(of_user).filter_map(|path| {
+        let path = fs::canonicalize(path).ok()?;
+        let kind = fs::metadata(&path).ok()?.file_type();
+        let is_wanted = allowed.iter().any(|socket| socket.path().starts_with(&path));
+        (!is_wanted && (kind.is_dir() || kind.is_socket())).then_some((path, kind.is_dir()))
+    });
+    let others = kernel_file_systems(&fs::read_to_string("/proc/self/mountinfo")?);
+    Ok(services.chain(others.into_iter().map(|path| (path, true))).collect())
+}
+
+/// Where the kernel's own file systems are mounted besides `/proc` and `/sys`, as in a chroot that lies on this machine.
+/// There the host's processes and settings would be in view. From the text of mountinfo (proc(5)).
+fn kernel_file_systems(mountinfo: &str) -> Vec<PathBuf> {
+    const KINDS: [&str; 9] =
+        ["proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "bpf"];
+    let found = mountinfo.lines().filter_map(|line| {
+        let (mount, kind) = line.split_once(" - ")?;
+        let kind = kind.split(' ').next()?;
+        let point = PathBuf::from(unescape(mount.split(' ').nth(4)?));
+        let covered = point.starts_with("/proc") || point.starts_with("/sys");
+        (KINDS.contains(&kind) && !covered).then_some(point)
+    });
+    found.collect()
+}
+
+/// mountinfo writes space, tab, newline and backslash as a backslash and three octal digits.
+fn unescape(text: &str) -> OsString {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        match tail {
+            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', behind @ ..] if *first == b'\\' => {
+                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = behind;
             }
-            (kind.is_dir() || kind.is_socket()).then_some((path, kind.is_dir()))
-        })
-        .collect()
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    OsString::from_vec(bytes)
 }
 
 fn bind(source: &Path, target: &Path) -> nix::Result<()> {
@@ -150,4 +201,21 @@ pub(crate) fn protect_kernel_files(root: bool) -> Result<(), Failure> {
         sys::make_read_only_below(Path::new(path)).at(Step::ReadOnlyKernelFiles, &what)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_systems_of_the_kernel_elsewhere_are_found() {
+        let mountinfo = "21 1 0:20 / /proc rw - proc proc rw\n\
+                         22 1 0:21 / /sys rw,nosuid shared:7 - sysfs sysfs rw\n\
+                         23 22 0:22 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n\
+                         24 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+                         25 1 0:20 / /srv/my\\040root/proc rw - proc proc rw\n\
+                         26 1 0:30 / /proc2 rw - tmpfs none rw\n";
+        assert_eq!(kernel_file_systems(mountinfo), [PathBuf::from("/srv/my root/proc")]);
+        assert_eq!(unescape("a\\134b\\09"), "a\\b\\09");
+    }
 }

@@ -8,36 +8,49 @@
 //!   `mdns` and `myhostname` ask services of the host.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use crate::error::{Failure, Step};
 
 /// An address that is not local and not public: queries to it are redirected like those to any other address.
 const NAME_SERVER: &str = "10.0.2.3";
 /// No configuration file of the host is read beyond this.
 const MAX_BYTES: usize = 256 * 1024;
 
+/// Where a file of the host's lies, without links; `None` where there is none.
+///
+/// # Errors
+/// It cannot be told whether there is one: then it must not stay as it is.
+pub(crate) fn place(path: &str) -> Result<Option<PathBuf>, Failure> {
+    match fs::canonicalize(path) {
+        Ok(place) => Ok(Some(place)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(Failure::io(Step::ResolverFiles, &error, format!("`{path}`"))),
+    }
+}
+
 /// Name, place (without links) and text of each file that has a counterpart on the host.
-pub(crate) fn compose() -> Vec<(&'static str, PathBuf, String)> {
-    let place = |path: &str| fs::canonicalize(path).ok();
+pub(crate) fn compose() -> Result<Vec<(&'static str, PathBuf, String)>, Failure> {
     let read = |path: &Path| {
         let mut text = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
         text.truncate(text.floor_char_boundary(MAX_BYTES));
         text
     };
     let mut files = Vec::new();
-    if let Some(path) = place("/etc/resolv.conf") {
+    if let Some(path) = place("/etc/resolv.conf")? {
         let text = resolv_conf(&read(&path));
         files.push(("resolv.conf", path, text));
     }
-    if let Some(path) = place("/etc/hosts") {
+    if let Some(path) = place("/etc/hosts")? {
         let name = nix::sys::utsname::uname().ok().and_then(|names| names.nodename().to_str().map(str::to_owned));
         files.push(("hosts", path, hosts(name.as_deref())));
     }
-    if let Some(path) = place("/etc/nsswitch.conf") {
+    if let Some(path) = place("/etc/nsswitch.conf")? {
         let text = nsswitch_conf(&read(&path));
         files.push(("nsswitch.conf", path, text));
     }
-    files
+    Ok(files)
 }
 
 /// resolv.conf(5). Of several `search` or `domain` lines the last counts.

@@ -66,6 +66,8 @@ impl Embryo {
     /// # Errors
     /// The step that failed. Nothing is left behind.
     pub fn conceive(spec: &Spec) -> Result<Self, Failure> {
+        // A caller that ignores SIGCHLD would have its children reaped by the kernel, and their ends untold.
+        sys::set_disposition(Signal::SIGCHLD, false).at(Step::Handshake, "SIGCHLD")?;
         let standard = Standard::judge()?;
         let (channel, theirs) = Channel::pair().at(Step::ControlSocket, "")?;
         let (supervisor, their_supervisor) = Channel::pair().at(Step::ControlSocket, "")?;

@@ -8,6 +8,7 @@
 
 use netbox_config::{Host, HostName, Mode, Permit, Policy, Port, Reason, Refusal};
 
+use crate::dns::Names;
 use crate::first_bytes::FirstBytes;
 use crate::http::request::Authority;
 
@@ -24,11 +25,12 @@ pub(crate) enum Agreement {
 }
 
 /// Judges first bytes that were recognised.
-pub(crate) fn agree(policy: &Policy, permit: &Permit, first: &FirstBytes) -> Agreement {
+pub(crate) fn agree(names: &Names, permit: &Permit, first: &FirstBytes) -> Agreement {
+    let policy = &*names.policy;
     let port = permit.target().port();
     let result = match first {
         FirstBytes::Malformed | FirstBytes::Undecided(_) => Err(Refusal::new(Reason::Malformed)),
-        FirstBytes::Tls(sni) => match name_in_tls(policy, permit, sni.as_ref()) {
+        FirstBytes::Tls(sni) => match name_in_tls(names, permit, sni.as_ref()) {
             Ok(None) if port == Port::HTTP => differs(policy, Reason::NotHttp),
             judged => judged,
         },
@@ -46,10 +48,11 @@ pub(crate) fn agree(policy: &Policy, permit: &Permit, first: &FirstBytes) -> Agr
     }
 }
 
-fn name_in_tls(policy: &Policy, permit: &Permit, sni: Option<&HostName>) -> Result<Option<Reason>, Refusal> {
+fn name_in_tls(names: &Names, permit: &Permit, sni: Option<&HostName>) -> Result<Option<Reason>, Refusal> {
+    let policy = &*names.policy;
     let target = permit.target();
     match (target.host(), sni) {
-        (Host::Name(judged), Some(sni)) if judged == sni => Ok(None),
+        (Host::Name(judged), Some(sni)) if means(names, sni, judged) => Ok(None),
         (Host::Name(_), None) if target.port() == Port::HTTPS => differs(policy, Reason::SniMissing),
         (_, None) => Ok(None),
         (Host::Name(_), Some(sni)) => other_name(policy, sni, target.port(), Reason::SniMismatch),
@@ -58,16 +61,28 @@ fn name_in_tls(policy: &Policy, permit: &Permit, sni: Option<&HostName>) -> Resu
 }
 
 /// Judges an authority of a request: `Host`, or that of the absolute form.
-pub(crate) fn authority(policy: &Policy, permit: &Permit, authority: &Authority) -> Result<Option<Reason>, Refusal> {
+pub(crate) fn authority(names: &Names, permit: &Permit, authority: &Authority) -> Result<Option<Reason>, Refusal> {
+    let policy = &*names.policy;
     let target = permit.target();
     let same_port = authority.port.is_none_or(|port| port == target.port());
     match (target.host(), &authority.host) {
-        (Host::Name(judged), Host::Name(name)) if judged == name && same_port => Ok(None),
+        (Host::Name(judged), Host::Name(name)) if means(names, name, judged) && same_port => Ok(None),
         (Host::Name(_), Host::Name(name)) => other_name(policy, name, target.port(), Reason::HostMismatch),
         (Host::Name(_), Host::Address(_)) => differs(policy, Reason::HostMismatch),
         (Host::Address(_), Host::Name(name)) => not_denied(policy, name, target.port()).map(|()| None),
         (Host::Address(_), Host::Address(_)) => Ok(None),
     }
+}
+
+/// Whether a name means the judged one: it is the same, or it is the judged one without a search domain of the host's. A
+/// program looks `mirror` up as `mirror.corp.example`, and goes on saying `mirror`.
+fn means(names: &Names, name: &HostName, judged: &HostName) -> bool {
+    let rest = judged.as_str().strip_prefix(name.as_str());
+    rest.is_some_and(|rest| {
+        let domain = rest.strip_prefix('.');
+        rest.is_empty()
+            || domain.is_some_and(|domain| names.search_domains.iter().any(|known| known.as_str() == domain))
+    })
 }
 
 /// Another name than the judged one.
@@ -88,5 +103,38 @@ fn not_denied(policy: &Policy, name: &HostName, port: Port) -> Result<(), Refusa
     match policy.denies_name(name, port) {
         Some(rule) => Err(Refusal::new(Reason::Denied).with_rule(rule)),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use netbox_config::{Policy, Rule, Source};
+
+    use super::*;
+    use crate::dns::HostRecords;
+    use crate::resolve::HostResolver;
+
+    #[tokio::test]
+    async fn a_name_may_be_said_without_a_search_domain_of_the_hosts() {
+        let name = |text: &str| HostName::parse_wire(text.as_bytes()).unwrap();
+        let rule = Rule::parse("mirror.corp.example", Source::Flag("--allow")).unwrap();
+        let policy = Arc::new(Policy::new(Mode::Allowlist, vec![rule], Vec::new()).unwrap());
+        let domains = vec![name("corp.example")];
+        let names = Names::new(policy, Arc::new(HostResolver::new()), Arc::new(HostRecords::new()), domains);
+        let table = [
+            ("mirror", "mirror.corp.example", true),
+            ("mirror.corp.example", "mirror.corp.example", true),
+            ("a.mirror", "a.mirror.corp.example", true),
+            ("mirror.corp", "mirror.corp.example", false),
+            ("mirror", "mirror.other.example", false),
+            ("mir", "mirror.corp.example", false),
+            ("mirror", "mirrorcorp.example", false),
+            ("mirror.corp.example", "mirror", false),
+        ];
+        for (said, judged, same) in table {
+            assert_eq!(means(&names, &name(said), &name(judged)), same, "{said} for {judged}");
+        }
     }
 }

@@ -98,28 +98,34 @@ fn interleave(addresses: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
 }
 
 async fn race(mut queue: VecDeque<SocketAddr>) -> Result<Dialed, DialError> {
+    if let (Some(&address), 1) = (queue.front(), queue.len()) {
+        // There is nothing to race.
+        return Ok(Dialed { stream: TcpStream::connect(address).await?, address });
+    }
     // Dropping the set aborts the attempts that lost.
     let mut attempts = JoinSet::new();
     let mut failure = None;
     let mut next_at = Instant::now();
+    // Not by a timer that is due: those are as coarse as a millisecond, and every connection would pay for it.
+    let mut due = true;
     loop {
+        if due && let Some(address) = queue.pop_front() {
+            attempts.spawn(async move { (address, TcpStream::connect(address).await) });
+            next_at = Instant::now() + ATTEMPT_DELAY;
+            due = false;
+        }
         tokio::select! {
             biased;
             Some(ended) = attempts.join_next() => match ended {
                 Ok((address, Ok(stream))) => return Ok(Dialed { stream, address }),
                 Ok((_, Err(error))) => {
                     failure = failure.max(Some(Telling(DialError::from(error))));
-                    next_at = Instant::now();
+                    due = true;
                 }
                 // An attempt neither panics nor is aborted while the set lives.
                 Err(_) => {}
             },
-            () = sleep_until(next_at), if !queue.is_empty() => {
-                if let Some(address) = queue.pop_front() {
-                    attempts.spawn(async move { (address, TcpStream::connect(address).await) });
-                    next_at = Instant::now() + ATTEMPT_DELAY;
-                }
-            }
+            () = sleep_until(next_at), if !queue.is_empty() => due = true,
             else => return Err(failure.map_or(DialError::Unreachable, |Telling(error)| error)),
         }
     }

@@ -249,7 +249,7 @@ impl Word<6> {
 }
 
 /// A character of a token (RFC 9110 §5.6.2).
-fn is_token(byte: u8) -> bool {
+pub(crate) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 

@@ -54,7 +54,7 @@ impl Gate for FirstBytesGate {
             First::Ended => Ok(()),
             First::Gone => Err(PumpError::Read.into()),
             First::Partial | First::Silent => refuse(Reason::Malformed),
-            First::Known(first) => match agree(self.session.policy(), &self.permit, &first) {
+            First::Known(first) => match agree(&self.session.names, &self.permit, &first) {
                 Agreement::Tunnel(_) => Ok(()),
                 // The exchange of requests begins with the client.
                 Agreement::Requests(_) => refuse(Reason::Unsupported),

@@ -18,16 +18,18 @@
 
 mod agreement;
 mod capture;
-mod captured_http;
 mod client_hello;
 mod delivery;
 pub mod dial;
 pub mod dns;
 pub mod events;
+mod explicit;
 pub mod facts;
 mod first_bytes;
 mod gate;
 mod http;
+mod judged;
+mod judged_http;
 mod opening;
 mod original_destination;
 mod pipeline;

@@ -3,9 +3,10 @@
 //! Each step needs what only the one before it makes: [`open`] takes a `Permit`, which only `Policy::decide` makes, and
 //! the dialler takes `VettedAddr`s, which only `Policy::vet` makes. What was judged is what is looked up and dialled.
 
-use netbox_config::{Decision, Host, Permit, Reason, Refusal, Target, VettedAddr};
+use netbox_config::{Decision, Host, Mode, Permit, Port, Reason, Refusal, Target, VettedAddr, Via};
 
 use crate::dial::Dialed;
+use crate::dns::SyntheticTable;
 use crate::resolve::LookupError;
 use crate::session::Session;
 use crate::socket;
@@ -19,9 +20,25 @@ pub(crate) enum OpenError {
     Failed(Reason),
 }
 
+/// The target of what came in. A synthetic address becomes the name that the sandbox was given it for.
+pub(crate) fn target(session: &Session, host: Host, port: Port, via: Via) -> Target {
+    let name = match &host {
+        Host::Address(address) => session.names.synthetic.name_of(*address),
+        Host::Name(_) => None,
+    };
+    Target::new(name.map_or(host, Host::Name), port, via)
+}
+
 /// Judges a target by the policy in force.
 pub(crate) fn decide(session: &Session, target: &Target) -> Decision {
-    session.policy().decide(target, &session.facts.current())
+    let nameless = matches!(target.host(), Host::Address(address) if SyntheticTable::is_synthetic(*address));
+    match session.policy().mode() {
+        // No rule can mean it: nothing is there that it stands for.
+        Mode::Allowlist | Mode::Audit | Mode::Open if nameless => {
+            Decision::Refuse(Refusal::new(Reason::AddressNotListed))
+        }
+        _ => session.policy().decide(target, &session.facts.current()),
+    }
 }
 
 /// Opens a connection to what is permitted.

@@ -32,6 +32,7 @@ impl Record {
         let mut record = Self::new(events, permit.target(), permit.reason(), since);
         record.event.rule = permit.rule();
         record.event.would = permit.would();
+        record.event.hint = permit.would().and_then(|would| Refusal::new(would).hint(permit.target()));
         record
     }
 
@@ -89,8 +90,9 @@ impl Record {
         self.decide();
     }
 
-    /// It is allowed, and ended before anything had to be dialled.
-    pub(crate) fn ended_before_it_began(&mut self, end: End) {
+    /// It is allowed, and ended before anything was sent; `address` is what was dialled, if something was.
+    pub(crate) fn ended_unused(&mut self, address: Option<SocketAddr>, end: End) {
+        self.address = address;
         self.end = end;
         self.decide();
     }

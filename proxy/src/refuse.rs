@@ -1,10 +1,11 @@
 //! The one place where a refusal becomes bytes.
 //!
 //! A program that is refused should say so to its user, so it is told in the protocol that it speaks: a 403 in HTTP,
-//! `access_denied` in TLS (RFC 8446 §6.2), and a reset in anything else, which is what a firewall would give.
+//! `access_denied` in TLS (RFC 8446 §6.2), a reply in SOCKS5 (RFC 1928 §6), and a reset in anything else, which is what a firewall would give.
 
 use netbox_config::Reason;
 
+use crate::explicit::socks5::{self, Reply};
 use crate::http::answer::Answer;
 use crate::socket::{self, Connection};
 
@@ -18,6 +19,10 @@ pub(crate) enum Telling {
     Http(Answer, Option<String>),
     /// A TLS alert.
     Tls,
+    /// A reply to a SOCKS5 request.
+    Socks5(Reply),
+    /// That SOCKS5 offers no method which netbox takes (RFC 1928 §3).
+    Socks5NoMethod,
     /// A reset.
     Reset,
 }
@@ -27,6 +32,8 @@ pub(crate) async fn refuse(client: Connection, telling: Telling) {
     let bytes = match telling {
         Telling::Http(answer, method) => answer.bytes(method.as_deref()),
         Telling::Tls => ACCESS_DENIED.to_vec(),
+        Telling::Socks5(reply) => reply.bytes().to_vec(),
+        Telling::Socks5NoMethod => socks5::NO_METHOD.to_vec(),
         Telling::Reset => return socket::reset(client.stream),
     };
     // An error means that the program has gone away.
@@ -39,6 +46,11 @@ pub(crate) async fn refuse(client: Connection, telling: Telling) {
 #[must_use]
 pub fn sentence(target: &str, reason: Reason) -> String {
     format!("`{target}` is refused: {} ({reason})", explanation(reason))
+}
+
+/// The sentence that says that the far side failed. `target` is `host:port`.
+pub(crate) fn failure(target: &str, reason: Reason) -> String {
+    format!("`{target}` is allowed, and failed: {} ({reason})", explanation(reason))
 }
 
 fn explanation(reason: Reason) -> &'static str {

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::original_destination::original_destination;
 use crate::session::Session;
-use crate::{capture, dns, socket};
+use crate::{capture, dns, explicit, socket};
 
 /// How long nothing is accepted after a failure that would come again at once, such as no descriptor left. Doubles with
 /// each failure in a row, up to the second.
@@ -32,6 +32,8 @@ pub struct Listeners {
     pub dns_udp: Vec<UdpSocket>,
     /// Where redirected DNS connections arrive.
     pub dns_tcp: Vec<TcpListener>,
+    /// Where programs find a proxy that are told of one: HTTP and SOCKS5.
+    pub explicit: Vec<TcpListener>,
 }
 
 /// Serves a sandbox until dropped, which ends all of its connections.
@@ -65,19 +67,32 @@ pub async fn serve_until(
     for listener in listeners.dns_tcp {
         names.spawn(dns::serve_tcp(Arc::clone(&session.names), into_tokio(listener)?));
     }
-    let capture = listeners.capture.into_iter().map(into_tokio).collect::<io::Result<Vec<_>>>()?;
+    let capture = listeners.capture.into_iter().map(|listener| (Way::Captured, listener));
+    let explicit = listeners.explicit.into_iter().map(|listener| (Way::Explicit, listener));
+    let listeners = capture.chain(explicit).map(|(way, listener)| Ok((way, into_tokio(listener)?)));
+    let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
     let mut connections = JoinSet::new();
     tokio::select! {
         () = stop => {}
-        () = accept_all(&session, &capture, &mut connections) => {}
+        () = accept_all(&session, &listeners, &mut connections) => {}
     }
-    for listener in capture {
-        accept_the_rest(&session, listener.into_std()?, &mut connections);
+    for (way, listener) in listeners {
+        // Where nothing is to be delivered, those that still wait are ended with the listener.
+        if !session.limits.delivery.is_zero() {
+            accept_the_rest(&session, way, listener.into_std()?, &mut connections);
+        }
     }
     let _ = timeout(session.limits.delivery, session.deliveries.all()).await;
     names.shutdown().await;
     connections.shutdown().await;
     Ok(())
+}
+
+/// On which way a listener's connections come in.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Captured,
+    Explicit,
 }
 
 fn into_tokio(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
@@ -86,7 +101,11 @@ fn into_tokio(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
 }
 
 /// Accepts for ever.
-async fn accept_all(session: &Arc<Session>, listeners: &[tokio::net::TcpListener], connections: &mut JoinSet<()>) {
+async fn accept_all(
+    session: &Arc<Session>,
+    listeners: &[(Way, tokio::net::TcpListener)],
+    connections: &mut JoinSet<()>,
+) {
     let mut rest = FIRST_REST;
     let mut turn = 0;
     loop {
@@ -96,9 +115,9 @@ async fn accept_all(session: &Arc<Session>, listeners: &[tokio::net::TcpListener
             Some(_) = connections.join_next() => continue,
         };
         match accepted {
-            Ok(stream) => {
+            Ok((way, stream)) => {
                 rest = FIRST_REST;
-                accept(session, stream, connections);
+                accept(session, way, stream, connections);
             }
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
@@ -111,35 +130,45 @@ async fn accept_all(session: &Arc<Session>, listeners: &[tokio::net::TcpListener
 }
 
 /// Accepts the connections that were made before the sandbox ended, and waits for no other.
-fn accept_the_rest(session: &Arc<Session>, listener: TcpListener, connections: &mut JoinSet<()>) {
+fn accept_the_rest(session: &Arc<Session>, way: Way, listener: TcpListener, connections: &mut JoinSet<()>) {
     while let Ok((stream, _)) = listener.accept() {
         if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
-            accept(session, stream, connections);
+            accept(session, way, stream, connections);
         }
     }
 }
 
-fn accept(session: &Arc<Session>, stream: TcpStream, connections: &mut JoinSet<()>) {
-    // Without an original destination there is nothing to judge.
-    let Ok(original) = original_destination(&stream) else { return socket::reset(stream) };
+fn accept(session: &Arc<Session>, way: Way, stream: TcpStream, connections: &mut JoinSet<()>) {
     // Those that have ended count no more.
     while connections.try_join_next().is_some() {}
-    if connections.len() >= session.limits.connections {
-        return capture::refuse_over_limit(session, stream, original);
+    let full = connections.len() >= session.limits.connections;
+    match way {
+        Way::Captured => match original_destination(&stream) {
+            Ok(original) if full => capture::refuse_over_limit(session, stream, original),
+            Ok(original) => {
+                connections.spawn(capture::handle(Arc::clone(session), stream, original));
+            }
+            // Without an original destination there is nothing to judge.
+            Err(_) => socket::reset(stream),
+        },
+        Way::Explicit if full => explicit::refuse_over_limit(session, stream),
+        Way::Explicit => {
+            connections.spawn(explicit::handle(Arc::clone(session), stream));
+        }
     }
-    connections.spawn(capture::handle(Arc::clone(session), stream, original));
 }
 
 /// Accepts from whichever listener has a connection, in turns.
 fn poll_accept(
-    listeners: &[tokio::net::TcpListener],
+    listeners: &[(Way, tokio::net::TcpListener)],
     turn: &mut usize,
     context: &mut Context<'_>,
-) -> Poll<io::Result<TcpStream>> {
+) -> Poll<io::Result<(Way, TcpStream)>> {
     for _ in listeners {
         *turn = (*turn + 1) % listeners.len();
-        if let Poll::Ready(accepted) = listeners[*turn].poll_accept(context) {
-            return Poll::Ready(accepted.map(|(stream, _)| stream));
+        let (way, listener) = &listeners[*turn];
+        if let Poll::Ready(accepted) = listener.poll_accept(context) {
+            return Poll::Ready(accepted.map(|(stream, _)| (*way, stream)));
         }
     }
     Poll::Pending

@@ -43,14 +43,15 @@ pub struct Limits {
     pub refused: Duration,
     /// The same for any other port. 50 milliseconds.
     pub refused_other: Duration,
-    /// How long a permitted connection to port 80 or 443 may stay silent: browsers open some ahead. 2 minutes.
+    /// How long a permitted connection to port 80 or 443 may stay silent, and one to the explicit listener: browsers open
+    /// some ahead. 2 minutes.
     pub silence: Duration,
     /// How long first bytes may take from the first one until it is known what they are. 10 seconds.
     pub first_bytes: Duration,
     /// How long a first word that is no known HTTP method is held for the rest of its line, before it is let go and the
     /// rest is watched. 100 milliseconds.
     pub word: Duration,
-    /// How long the head of an HTTP request may take from its first byte. 30 seconds.
+    /// How long the head of an HTTP request may take from its first byte, or a SOCKS5 greeting and request. 30 seconds.
     pub head: Duration,
     /// How long what a sandbox sent before its end is delivered for. 5 seconds.
     pub delivery: Duration,

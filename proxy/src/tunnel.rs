@@ -58,7 +58,7 @@ pub(crate) struct Counts {
 /// How a tunnel ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TunnelEnd {
-    /// Both sides said that they were done.
+    /// Both sides said that they were done, or the client did and is gone.
     Done,
     /// One side reset the connection, and then so was the other.
     Reset,
@@ -161,7 +161,11 @@ pub(crate) async fn tunnel(
     match ended {
         Ends::Both => return TunnelEnd::Done,
         Ends::UpstreamFirst => socket::finish(client.stream).await,
-        Ends::ClientFirst => socket::finish(upstream.stream).await,
+        Ends::ClientFirst => {
+            // A program that has closed its socket is done; what the server says afterwards meets nobody.
+            socket::finish(upstream.stream).await;
+            return TunnelEnd::Done;
+        }
         Ends::Reset => {
             socket::reset(client.stream);
             socket::reset(upstream.stream);

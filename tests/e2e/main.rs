@@ -21,6 +21,7 @@ mod identity;
 mod network;
 mod outcome;
 mod programs;
+mod proxy;
 mod run;
 mod servers;
 mod test_user;

@@ -59,6 +59,17 @@ impl<'w> Run<'w> {
         Self { world, before, events, environment, folder, stdin: Input::Nothing, stdout: None, birth }
     }
 
+    /// `netbox proxy serve` with these flags, on a port of the system's choice.
+    pub(crate) fn proxy(world: &'w World, flags: &[&str]) -> Self {
+        let events = world.fresh_path("events");
+        let mut run = Self::new(world, None).program(world.identity.netbox.clone().into_os_string());
+        run.before.extend(["proxy", "serve", "--listen", "127.0.0.1:0"].map(OsString::from));
+        run.before.extend(flags.iter().map(OsString::from));
+        run.before.extend(["--events".into(), events.clone().into()]);
+        run.events = Some(events);
+        run
+    }
+
     /// The program itself; `exec` then has the arguments alone.
     pub fn program(mut self, program: OsString) -> Self {
         self.before.push(program);
@@ -203,6 +214,24 @@ impl Running {
         }
     }
 
+    /// Waits until it has written a whole line with `text` in it on standard error, and gives what comes behind that.
+    ///
+    /// # Panics
+    ///
+    /// When it ends without, or does not for a long time.
+    pub fn wait_for_stderr(&self, text: &str) -> String {
+        let stderr = self.stderr.as_ref().expect("stderr is captured");
+        let found = |bytes: &[u8]| {
+            let said = String::from_utf8_lossy(bytes).into_owned();
+            let (_, behind) = said.split_once(text)?;
+            Some(behind.split_once('\n')?.0.to_owned())
+        };
+        if !stderr.wait_for(|bytes| found(bytes).is_some()) {
+            panic!("`{}` never wrote `{text}` but {stderr}", self.line);
+        }
+        found(&stderr.bytes()).expect("it was there")
+    }
+
     /// Waits for its end.
     ///
     /// # Panics
@@ -280,6 +309,11 @@ impl Captured {
         let go_on = |capture: &mut Capture| !capture.ended && !wanted(&capture.bytes);
         let (capture, _) = changed.wait_timeout_while(capture, LIMIT, go_on).unwrap_or_else(PoisonError::into_inner);
         wanted(&capture.bytes)
+    }
+
+    /// What came so far.
+    fn bytes(&self) -> Vec<u8> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).bytes.clone()
     }
 
     /// Everything, and whether the end was reached.

@@ -5,11 +5,13 @@ mod check;
 mod descriptors;
 mod events;
 mod exit_codes;
+mod explicit;
 mod flow;
 mod fronting;
 mod inside;
 mod lookups;
 mod modes;
+mod proxy;
 mod reach;
 mod refuse;
 mod signals;
@@ -36,6 +38,8 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         events::TESTS,
         usage::TESTS,
         check::TESTS,
+        proxy::TESTS,
+        explicit::TESTS,
     ];
     themes.into_iter().flatten()
 }

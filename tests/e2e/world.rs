@@ -14,6 +14,7 @@ use nix::unistd::{AccessFlags, access};
 use crate::arrivals::{Arrival, Mark};
 use crate::identity::Identity;
 use crate::network::{self, Network};
+use crate::proxy::Proxy;
 use crate::run::Run;
 use crate::servers::{self, Authority, Gates, Shared};
 use crate::zone::{self, Host, Zone};
@@ -101,9 +102,19 @@ impl World {
         Run::new(self, Some(flags))
     }
 
+    /// `netbox proxy serve FLAGS` on the test host, as soon as it listens.
+    pub fn proxy(&self, flags: &[&str]) -> Proxy {
+        Proxy::start(Run::proxy(self, flags))
+    }
+
     /// Any other use of netbox: the words after `netbox` are the arguments that are then executed.
     pub fn netbox_words(&self) -> Run<'_> {
         Run::new(self, None).program(self.identity.netbox.clone().into_os_string())
+    }
+
+    /// Where netbox is, for a program that starts it.
+    pub fn netbox_path(&self) -> &Path {
+        &self.identity.netbox
     }
 
     /// The environment of every program: nothing of the environment of the tests but `PATH`, and the certificate

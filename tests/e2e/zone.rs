@@ -129,6 +129,11 @@ impl Zone {
         host
     }
 
+    /// Publishes other addresses for a host.
+    pub fn rebind(&self, host: &Host, addresses: &[IpAddr]) {
+        self.lock().answers.insert(host.name.clone(), Answer::Addresses(addresses.to_vec()));
+    }
+
     /// Publishes a name whose lookup fails.
     pub fn host_failing(&self, label: &str) -> Host {
         let host = Host { name: format!("{label}.{DOMAIN}"), addresses: Vec::new() };

@@ -170,7 +170,7 @@ impl World<'_> {
         let on_port: Vec<_> = covering.iter().filter(|spec| spec.allows_port(port)).collect();
         let public = self.is_public(address);
         match self.mode {
-            Mode::Open => Reason::Open,
+            Mode::Open => self.guard(address, port).unwrap_or(Reason::Open),
             _ if public && !on_port.is_empty() => Reason::Listed,
             _ if on_port.iter().any(|spec| self.names(spec, address)) => Reason::Listed,
             _ if !on_port.is_empty() => Reason::NonPublic,
@@ -183,11 +183,19 @@ impl World<'_> {
 
     /// Why an address of a permitted name is refused.
     pub fn vet(&self, address: &Address, port: u16) -> Option<Reason> {
+        self.never(address, port).or_else(|| self.guard(address, port))
+    }
+
+    fn guard(&self, address: &Address, port: u16) -> Option<Reason> {
         let named = || self.allow.iter().any(|spec| spec.allows_port(port) && self.names(spec, address));
-        self.never(address, port).or_else(|| {
-            let passes = self.mode == Mode::Open || self.is_public(address) || named();
-            (!passes).then_some(Reason::NonPublic)
-        })
+        if self.is_public(address) || named() {
+            return None;
+        }
+        match self.mode {
+            Mode::Open if ["loopback", "unspecified"].contains(&address.class) => Some(Reason::SelfAddress),
+            Mode::Open => None,
+            _ => Some(Reason::NonPublic),
+        }
     }
 
     fn never(&self, address: &Address, port: u16) -> Option<Reason> {

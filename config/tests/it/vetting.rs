@@ -106,12 +106,18 @@ fn denied_ranges_hold_for_names_and_in_open_mode() {
 }
 
 #[test]
-fn the_guard_is_off_in_open_mode_and_on_in_audit() {
+fn the_guard_is_off_in_open_mode_but_for_loopback_and_on_in_audit() {
     let facts = host(&["10.0.0.5"], &[]);
     let (open, audit) = (policy(Mode::Open, &[], &[]), policy(Mode::Audit, &[], &[]));
-    for address in ["10.0.0.7", "127.0.0.1", "169.254.169.254"] {
+    for address in ["10.0.0.7", "169.254.169.254"] {
         assert!(vetted(&open, "a.example:443", address, &facts).starts_with("ok "), "{address}");
         assert_eq!(vetted(&audit, "a.example:443", address, &facts), "non-public");
+    }
+    let named = policy(Mode::Open, &["127.0.0.1"], &[]);
+    assert!(vetted(&named, "a.example:443", "127.0.0.1", &facts).starts_with("ok "));
+    for address in ["127.0.0.1", "127.9.9.9", "0.0.0.0", "::1", "::", "64:ff9b::7f00:1"] {
+        assert_eq!(vetted(&open, "a.example:443", address, &facts), "self", "{address}");
+        assert_eq!(vetted(&audit, "a.example:443", address, &facts), "non-public", "{address}");
     }
     assert_eq!(vetted(&open, "a.example:443", "10.0.0.5", &facts), "self");
     assert_eq!(vetted(&open, "a.example:4100", "127.0.0.1", &facts), "self");

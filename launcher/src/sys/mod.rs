@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use nix::errno::Errno;
+use nix::sys::signal::{SigHandler, Signal};
 use nix::unistd::Pid;
 
 /// Who returns from [`clone3`].
@@ -110,6 +111,26 @@ pub(crate) fn place_at(fd: &impl AsRawFd, at: RawFd) -> nix::Result<()> {
     // SAFETY: dup2 on the standard descriptors, which no `OwnedFd` holds.
     let result = unsafe { libc::dup2(fd.as_raw_fd(), at) };
     Errno::result(result).map(drop)
+}
+
+/// Sets what a signal does to this process: its default, or nothing.
+pub(crate) fn set_disposition(signal: Signal, ignore: bool) -> nix::Result<()> {
+    let handler = if ignore { SigHandler::SigIgn } else { SigHandler::SigDfl };
+    // SAFETY: neither disposition runs code of ours in a signal's context.
+    unsafe { nix::sys::signal::signal(signal, handler) }.map(drop)
+}
+
+/// Removes every capability from the bounding set of this thread (capabilities(7)).
+pub(crate) fn clear_bounding_set() -> nix::Result<()> {
+    // The kernel says where its last capability is: EINVAL comes for the one behind it, and 63 is the format's end.
+    for capability in 0..64 {
+        // SAFETY: numbers only.
+        match Errno::result(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) }) {
+            Err(Errno::EINVAL) if capability > 0 => return Ok(()),
+            other => other?,
+        };
+    }
+    Ok(())
 }
 
 /// Sets a variable of this process's environment.

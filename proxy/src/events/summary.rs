@@ -21,6 +21,11 @@ pub struct Summary {
     pub failed: u64,
     /// What was refused (`denied` and `malformed`), in the order of its first time.
     pub refused: Vec<Refused>,
+    /// What passed although no rule allows it, in audit mode (`reason`: why it would have been refused). As many kinds as
+    /// in `refused`; further ones are in the counts alone.
+    pub audited: Vec<Refused>,
+    /// What was allowed and failed on the far side, likewise.
+    pub failures: Vec<Refused>,
     /// How many further refusals there were beyond the [`MAX_GROUPS`] kinds in `refused`.
     pub others: u64,
 }
@@ -46,12 +51,19 @@ pub struct Sums(Summary);
 
 impl Sums {
     pub fn decision(&mut self, decision: DecisionEvent) {
+        let (host, port, hint) = (&*decision.host, decision.port, decision.hint.as_deref());
         match Verdict::of(decision.reason) {
-            Verdict::Allow => self.0.allowed += 1,
-            Verdict::Error if decision.reason != Reason::Malformed => self.0.failed += 1,
-            Verdict::Deny | Verdict::Error => {
-                self.refused(decision.reason, &decision.host, decision.port, decision.hint.as_deref());
+            Verdict::Allow => {
+                self.0.allowed += 1;
+                if let Some(would) = decision.would {
+                    group(&mut self.0.audited, would, host, port, hint);
+                }
             }
+            Verdict::Error if decision.reason != Reason::Malformed => {
+                self.0.failed += 1;
+                group(&mut self.0.failures, decision.reason, host, port, None);
+            }
+            Verdict::Deny | Verdict::Error => self.refused(decision.reason, host, port, hint),
         }
     }
 
@@ -73,15 +85,23 @@ impl Sums {
             Reason::Malformed => self.0.malformed += 1,
             _ => self.0.denied += 1,
         }
-        let host = cut(host, HOST);
-        let same = |group: &&mut Refused| (&*group.host, group.port, group.reason) == (&*host, port, reason);
-        if let Some(group) = self.0.refused.iter_mut().find(same) {
-            group.count += 1;
-        } else if self.0.refused.len() < MAX_GROUPS {
-            let hint = hint.map(|hint| cut(hint, HINT));
-            self.0.refused.push(Refused { host, port, reason, count: 1, hint });
-        } else {
+        if !group(&mut self.0.refused, reason, host, port, hint) {
             self.0.others += 1;
         }
     }
+}
+
+/// Counts one in its group. `false`: it has none, and there is room for no more.
+fn group(groups: &mut Vec<Refused>, reason: Reason, host: &str, port: Option<u16>, hint: Option<&str>) -> bool {
+    let host = cut(host, HOST);
+    let same = |group: &&mut Refused| (&*group.host, group.port, group.reason) == (&*host, port, reason);
+    if let Some(group) = groups.iter_mut().find(same) {
+        group.count += 1;
+    } else if groups.len() < MAX_GROUPS {
+        let hint = hint.map(|hint| cut(hint, HINT));
+        groups.push(Refused { host, port, reason, count: 1, hint });
+    } else {
+        return false;
+    }
+    true
 }

@@ -227,6 +227,8 @@ fn the_summary_groups_and_is_bounded() {
     events.decision(DecisionEvent::new(9, "a.example", Some(22), Via::Capture, Reason::PortNotListed));
     events.decision(DecisionEvent::new(9, "a\nb", None, Via::Connect, Reason::Malformed));
     events.decision(DecisionEvent::new(9, "b.example", Some(443), Via::Capture, Reason::DnsNotFound));
+    let passed = DecisionEvent::new(9, "c.example", Some(443), Via::Capture, Reason::Audit);
+    events.decision(DecisionEvent { would: Some(Reason::NotListed), hint: Some("c.example".to_owned()), ..passed });
     let group = |host: &str, port, reason, count, hint: Option<&str>| Refused {
         host: host.to_owned(),
         port,
@@ -235,7 +237,7 @@ fn the_summary_groups_and_is_bounded() {
         hint: hint.map(str::to_owned),
     };
     let expected = Summary {
-        allowed: 0,
+        allowed: 1,
         denied: 4,
         malformed: 1,
         failed: 1,
@@ -244,6 +246,8 @@ fn the_summary_groups_and_is_bounded() {
             group("a.example", Some(22), Reason::PortNotListed, 1, None),
             group("a\\u000ab", None, Reason::Malformed, 1, None),
         ],
+        audited: vec![group("c.example", Some(443), Reason::NotListed, 1, Some("c.example"))],
+        failures: vec![group("b.example", Some(443), Reason::DnsNotFound, 1, None)],
         others: 0,
     };
     assert_eq!(events.summary(), expected);

@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
-use netbox_config::{Refusal, Target};
+use netbox_config::{Reason, Refusal, Target};
 
 use super::head::HeadError;
-use crate::refuse::sentence;
+use crate::refuse::{failure, sentence};
+
+const BAD_GATEWAY: &str = "502 Bad Gateway";
 
 /// A response of our own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +30,24 @@ impl Answer {
             let _ = writeln!(text, "hint: `--allow {hint}` would allow it");
         }
         Self { status: "403 Forbidden", error: "http_request_denied", text }
+    }
+
+    /// What is permitted and cannot be reached: 502, or 504 where time ran out.
+    pub(crate) fn unreached(target: &Target, reason: Reason) -> Self {
+        let (status, error) = match reason {
+            Reason::DnsNotFound | Reason::DnsFailed => (BAD_GATEWAY, "dns_error"),
+            Reason::Refused => (BAD_GATEWAY, "connection_refused"),
+            Reason::Unreachable => (BAD_GATEWAY, "destination_ip_unroutable"),
+            Reason::Timeout => ("504 Gateway Timeout", "connection_timeout"),
+            _ => (BAD_GATEWAY, "proxy_internal_error"),
+        };
+        Self { status, error, text: format!("netbox: {}\n", failure(&target.to_string(), reason)) }
+    }
+
+    /// What is permitted and was sent, and got no response that could be passed on: 502.
+    pub(crate) fn unanswered(target: &Target) -> Self {
+        let text = format!("netbox: `{target}` is allowed, and gave no whole and well-formed response\n");
+        Self { status: BAD_GATEWAY, error: "http_response_incomplete", text }
     }
 
     /// What cannot be parsed, or not in one way only: 400, 431 or 501.
@@ -58,7 +78,7 @@ impl Answer {
 
 #[cfg(test)]
 mod tests {
-    use netbox_config::{Reason, RuleRef, Via};
+    use netbox_config::{RuleRef, Via};
 
     use super::*;
 
@@ -84,6 +104,28 @@ mod tests {
         assert_eq!(
             answer.text,
             "netbox: `example.com:80` is refused: a deny rule covers it (denied)\nrule: *.com (--deny)\n"
+        );
+    }
+
+    /// RFC 9209 §2.3 has the types and their status codes.
+    #[test]
+    fn a_failure_is_no_refusal() {
+        let target = Target::parse_authority(b"example.com:443", Via::Connect).unwrap();
+        for (reason, status, error) in [
+            (Reason::DnsNotFound, "502 Bad Gateway", "dns_error"),
+            (Reason::DnsFailed, "502 Bad Gateway", "dns_error"),
+            (Reason::Refused, "502 Bad Gateway", "connection_refused"),
+            (Reason::Unreachable, "502 Bad Gateway", "destination_ip_unroutable"),
+            (Reason::Timeout, "504 Gateway Timeout", "connection_timeout"),
+        ] {
+            let answer = Answer::unreached(&target, reason);
+            assert_eq!((answer.status, answer.error), (status, error));
+            assert!(answer.text.starts_with("netbox: `example.com:443` is allowed, and failed: "), "{}", answer.text);
+        }
+        let answer = Answer::unreached(&target, Reason::DnsNotFound);
+        assert_eq!(
+            answer.text,
+            "netbox: `example.com:443` is allowed, and failed: there is no such name (dns-not-found)\n"
         );
     }
 

@@ -50,80 +50,107 @@ pub(crate) trait Door: Send {
         upstream: &mut Option<Connection>,
     ) -> impl Future<Output = Result<Record, Telling>> + Send;
 
-    /// Records a request that cannot be parsed, and says how that is told.
-    fn unreadable(&mut self, error: &HeadError) -> Telling;
+    /// Whether this request is none to be relayed: the exchange ends, and gives it back.
+    fn leaves(&self, _request: &RequestHead) -> bool {
+        false
+    }
+
+    /// Records a request that cannot be parsed, and says how that is told. `bytes` is what there is of it.
+    fn unreadable(&mut self, error: &HeadError, bytes: &[u8]) -> Telling;
 
     /// How it is told that an admitted request failed upstream before anything of a response was passed on.
     fn failed(&self) -> Telling;
 }
 
-/// Relays until one of the sides ends it. `upstream` is a connection that was made already.
+/// Relays until one of the sides ends it. `upstream` is a connection that was made already. A request that leaves
+/// ([`Door::leaves`]) is given back with its connection, in whose buffer is what came behind it.
 pub(crate) async fn exchange(
     mut client: Connection,
+    upstream: Option<Connection>,
+    door: impl Door,
+    head_deadline: Duration,
+) -> Option<(Connection, RequestHead)> {
+    match relay_all(&mut client, upstream, door, head_deadline).await {
+        Ending::Left(request) => return Some((client, request)),
+        Ending::Finish => socket::finish(client.stream).await,
+        Ending::Refuse(telling) => refuse(client, telling).await,
+        Ending::Reset => socket::reset(client.stream),
+        Ending::Tunnel(upstream, mut record) => {
+            let end = tunnel(client, upstream, Open, &record.counts).await;
+            record.tunnel_ended(end);
+        }
+    }
+    None
+}
+
+/// What is done with the client's connection when no request of it is relayed any more. The upstream one has ended.
+enum Ending {
+    /// It goes on elsewhere, with this request.
+    Left(RequestHead),
+    /// It ends such that what was written arrives.
+    Finish,
+    /// It ends with this answer.
+    Refuse(Telling),
+    /// It ends with a reset.
+    Reset,
+    /// It becomes a tunnel to this upstream connection, which has not ended.
+    Tunnel(Connection, Box<Record>),
+}
+
+async fn relay_all(
+    client: &mut Connection,
     mut upstream: Option<Connection>,
     mut door: impl Door,
     head_deadline: Duration,
-) {
+) -> Ending {
     loop {
-        let head = match next_head(&mut client, upstream.as_mut(), head_deadline).await {
-            Next::Head(head) => RequestHead::parse(&head),
-            Next::Unreadable(error) => Err(error),
-            Next::Ended => {
-                drop(upstream);
-                return socket::finish(client.stream).await;
+        let (bytes, request) = match next_head(client, upstream.as_mut(), head_deadline).await {
+            Next::Head(head) => {
+                let request = RequestHead::parse(&head);
+                (head, request)
             }
-            Next::Reset => return reset(client, upstream),
+            Next::Unreadable(error) => (client.buffer.split().freeze(), Err(error)),
+            Next::Ended => return Ending::Finish,
+            Next::Reset => return reset(upstream),
         };
-        let request = match head {
+        let request = match request {
+            Ok(request) if door.leaves(&request) => return Ending::Left(request),
             Ok(request) => request,
-            Err(error) => {
-                let telling = door.unreadable(&error);
-                drop(upstream);
-                return refuse(client, telling).await;
-            }
+            Err(error) => return Ending::Refuse(door.unreadable(&error, &bytes)),
         };
+        drop(bytes);
         let mut record = match door.admit(&request, &mut upstream).await {
             Ok(record) => record,
-            Err(telling) => {
-                drop(upstream);
-                return refuse(client, telling).await;
-            }
+            Err(telling) => return Ending::Refuse(telling),
         };
-        let Some(server) = &mut upstream else {
-            return refuse(client, door.failed()).await;
-        };
-        match relay_one(&mut client, server, &request, &mut record).await {
+        let Some(server) = &mut upstream else { return Ending::Refuse(door.failed()) };
+        match relay_one(client, server, &request, &mut record).await {
             Ended::Whole => record.end(End::Done),
             Ended::Last(end) => {
                 record.end(end);
-                drop((record, upstream));
-                return socket::finish(client.stream).await;
+                return Ending::Finish;
             }
             Ended::Unanswered => {
                 record.end(End::Upstream);
-                drop((record, upstream));
-                return refuse(client, door.failed()).await;
+                return Ending::Refuse(door.failed());
             }
             Ended::UnreadableBody { error, begun } => {
                 record.refuse(&Refusal::new(Reason::Malformed));
-                drop(record);
                 // What the server has of it must not look like a whole request.
                 upstream.into_iter().for_each(|upstream| socket::reset(upstream.stream));
                 let answer = Answer::unreadable(&HeadError::Malformed(error.0));
-                let telling = if begun { Telling::Reset } else { Telling::Http(answer, Some(request.method)) };
-                return refuse(client, telling).await;
+                return Ending::Refuse(if begun {
+                    Telling::Reset
+                } else {
+                    Telling::Http(answer, Some(request.method))
+                });
             }
             Ended::Broken(end) => {
                 record.end(end);
-                drop(record);
-                return reset(client, upstream);
+                return reset(upstream);
             }
             Ended::Switched => {
-                if let Some(upstream) = upstream {
-                    let end = tunnel(client, upstream, Open, &record.counts).await;
-                    record.tunnel_ended(end);
-                }
-                return;
+                return upstream.map_or(Ending::Reset, |upstream| Ending::Tunnel(upstream, Box::new(record)));
             }
         }
         drop(record);
@@ -134,9 +161,9 @@ pub(crate) async fn exchange(
     }
 }
 
-fn reset(client: Connection, upstream: Option<Connection>) {
-    socket::reset(client.stream);
+fn reset(upstream: Option<Connection>) -> Ending {
     upstream.into_iter().for_each(|upstream| socket::reset(upstream.stream));
+    Ending::Reset
 }
 
 /// What the client did next.

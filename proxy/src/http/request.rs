@@ -188,6 +188,11 @@ impl Authority {
 }
 
 impl Authority {
+    /// The port, where the scheme is `http`.
+    pub(crate) fn http_port(&self) -> Port {
+        self.port.unwrap_or(Port::HTTP)
+    }
+
     /// The same, without the port that `http` has anyway (RFC 9110 §4.2.3).
     fn of_http(&self) -> Self {
         Self { host: self.host.clone(), port: self.port.filter(|port| *port != Port::HTTP) }

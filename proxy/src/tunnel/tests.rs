@@ -70,6 +70,18 @@ async fn what_a_server_said_before_it_stopped_reading_arrives() {
 }
 
 #[tokio::test]
+async fn a_client_that_closes_its_socket_is_done_whatever_the_server_still_says() {
+    let (mut client, mut server, tunnel, _) = tunnelled().await;
+    send(&mut client, "bye").await;
+    drop(client);
+    assert_eq!(rest(&mut server).await, b"bye");
+    // Until our kernel has told that nobody reads.
+    let chunk = pattern(64 * 1024);
+    while server.write_all(&chunk).await.is_ok() {}
+    assert_eq!(soon(tunnel).await.unwrap(), TunnelEnd::Done);
+}
+
+#[tokio::test]
 async fn what_is_held_goes_first() {
     let (mut client, near) = pair().await;
     let (far, mut server) = pair().await;

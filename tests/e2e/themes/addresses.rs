@@ -23,6 +23,8 @@ tests![
     a_private_address_among_public_ones_is_not_dialled needs [CURL],
     the_metadata_address_is_refused needs [CURL],
     the_loopback_of_the_host_is_refused_by_name needs [CURL],
+    the_loopback_of_the_host_is_itself_in_mode_open needs [CURL],
+    a_name_that_is_rebound_is_vetted_anew needs [PYTHON],
     the_hosts_own_address_is_refused needs [CURL],
 ];
 
@@ -189,4 +191,40 @@ fn the_hosts_own_address_is_refused(world: &World) {
     outcome.exits_with(0).says("HTTP/1.1 403").refused(&host.name, 80, "self");
     let outcome = refused(world, OWN.into(), &["--allow", "203.0.113.0/24:80"], &format!("http://{OWN}/"));
     outcome.refused(&OWN.to_string(), 80, "self");
+}
+
+fn the_loopback_of_the_host_is_itself_in_mode_open(world: &World) {
+    // Of its own, since arrivals are told apart by their address.
+    let address = IpAddr::from(Ipv4Addr::new(127, 0, 0, 2));
+    let host = world.zone().host_at("loopback-open", &[address]);
+    let outcome = refused(world, address, &["--mode", "open"], &host.http("/"));
+    outcome.refused(&host.name, 80, "self");
+}
+
+/// The name is public at first, so the program reaches it; then its owner points it at the host's loopback. Each
+/// connection is looked up and judged on its own.
+fn a_name_that_is_rebound_is_vetted_anew(world: &World) {
+    let host = world.zone().host("rebound");
+    let script = format!(
+        "import sys, urllib.request, urllib.error\n\
+         def fetch():\n    \
+             try: return urllib.request.urlopen('http://{}/').status\n    \
+             except urllib.error.HTTPError as error: return error.code\n\
+         print(fetch(), flush=True)\n\
+         sys.stdin.readline()\n\
+         print(fetch(), flush=True)\n",
+        host.name
+    );
+    let mut running = world.netbox(&["--allow", &host.name]).stdin_open().start(&["python3", "-c", &script]);
+    running.wait_for_stdout("200\n");
+    let loopback = IpAddr::from(Ipv4Addr::new(127, 0, 0, 3));
+    world.zone().rebind(&host, &[loopback]);
+    let mark = world.mark();
+    running.write(b"go on\n");
+    let outcome = running.finish();
+    outcome.exits_with(0).says("200\n403\n");
+    let arrived = world.arrivals_named(mark, &host.name, &[loopback]);
+    let arrived: Vec<_> = arrived.iter().filter(|arrival| arrival.service != "dns").collect();
+    assert!(arrived.is_empty(), "nothing reaches the host's loopback: {arrived:#?}");
+    outcome.decided("deny", &host.name, 80, "non-public");
 }

@@ -18,6 +18,7 @@ tests![
     an_inherited_folder_is_closed needs [PYTHON],
     a_socket_as_input_is_relayed needs [PYTHON],
     a_socket_as_output_is_relayed needs [PYTHON],
+    a_silent_socket_as_input_holds_nothing_up needs [],
     a_unix_stream_socket_as_input_passes needs [PYTHON],
     a_file_as_input_passes needs [],
     a_folder_as_input_is_refused needs [],
@@ -159,4 +160,18 @@ fn a_reader_that_leaves_ends_the_writer(world: &World) {
     (&reader).read_exact(&mut first).expect("`yes` says yes");
     drop(reader);
     running.finish().exits_with(128 + libc::SIGPIPE);
+}
+
+/// The peer neither speaks nor goes, and the run ends all the same: with its command, and by a signal.
+fn a_silent_socket_as_input_holds_nothing_up(world: &World) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let connect = || TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+    let (input, silent) = (connect(), listener.accept().expect("a connection"));
+    world.netbox(&FLAGS).stdin_from(input).exec(&["sh", "-c", "exit 3"]).exits_with(3);
+    let (input, also_silent) = (connect(), listener.accept().expect("a connection"));
+    let reader = world.netbox(&FLAGS).stdin_from(input).start(&["sh", "-c", "echo ready; exec cat"]);
+    reader.wait_for_stdout("ready\n");
+    reader.signal(nix::sys::signal::Signal::SIGTERM);
+    reader.finish().exits_with(128 + 15);
+    drop((silent, also_silent));
 }

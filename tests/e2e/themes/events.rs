@@ -17,6 +17,8 @@ tests![
     an_https_decision_has_the_sni needs [CURL],
     an_http_decision_has_method_and_url needs [CURL],
     hostile_text_is_escaped_and_cut needs [PYTHON],
+    the_command_can_neither_replace_nor_erase_the_file needs [],
+    a_file_with_another_name_is_refused needs [],
     events_may_go_to_a_descriptor needs [PYTHON],
 ];
 
@@ -142,4 +144,35 @@ fn events_may_go_to_a_descriptor(world: &World) {
     outcome.complains("7");
     let events = crate::outcome::read_events(&file);
     assert_eq!(events.len(), 2, "start and exit, and nothing that the command wrote: {events:?}");
+}
+
+fn the_command_can_neither_replace_nor_erase_the_file(world: &World) {
+    let folder = world.fresh_path("home");
+    std::fs::create_dir(&folder).expect("own folder");
+    let file = folder.join("events");
+    let (folder, file_text) = (folder.to_string_lossy().into_owned(), file.to_string_lossy().into_owned());
+    let script = "mv \"$0\" \"$0.moved\"; mkdir \"$0\"; (echo forged > \"$1\"); (: > \"$1\"); rm \"$1\"; mv \"$1\" \"$1.moved\"; exit 0";
+    let words = ["run", "--allow", "other.example.com", "--events", &file_text, "--"];
+    let words: Vec<_> = words.into_iter().chain(["sh", "-c", script, &folder, &file_text]).collect();
+    // All of it works where netbox does not stand before it.
+    std::fs::write(&file, "").expect("own folder");
+    world.bare().exec(&words[6..]).exits_with(0);
+    let moved = std::path::PathBuf::from(format!("{folder}.moved"));
+    assert!(moved.join("events").exists(), "the bare script moves the folder");
+    std::fs::remove_dir_all(&folder).expect("own folder");
+    std::fs::rename(&moved, &folder).expect("own folder");
+
+    world.netbox_words().exec(&words).exits_with(0);
+    let events = crate::outcome::read_events(&file);
+    assert_eq!(events.len(), 2, "start and exit: {events:?}");
+    assert!(!moved.exists(), "the folder stays where it is");
+}
+
+fn a_file_with_another_name_is_refused(world: &World) {
+    let (file, other) = (world.fresh_path("events"), world.fresh_path("events"));
+    std::fs::write(&file, "").expect("own folder");
+    std::fs::hard_link(&file, &other).expect("own folder");
+    let file = file.to_string_lossy().into_owned();
+    let words = ["run", "--allow", "other.example.com", "--events", &file, "--", "echo", "it ran"];
+    world.netbox_words().exec(&words).exits_with(125).complains("another name").does_not_say("it ran");
 }

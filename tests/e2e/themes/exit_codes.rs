@@ -15,6 +15,8 @@ tests![
     a_missing_path_gives_127 needs [],
     a_file_that_is_not_executable_gives_126 needs [],
     a_folder_gives_126 needs [],
+    a_command_whose_time_is_over_gives_124 needs [],
+    a_caller_that_ignores_its_children_gets_the_exit_code needs [],
     a_filter_that_refuses_namespaces_gives_125 needs [],
     no_user_namespace_left_gives_125 needs [],
     no_network_namespace_left_gives_125 needs [],
@@ -80,4 +82,19 @@ fn does_not_run_without_isolation(world: &World, kernel: Kernel) {
     assert!(!file.exists(), "the command ran: {outcome}");
     assert!(!outcome.stderr().trim().is_empty(), "netbox says why: {outcome}");
     assert!(outcome.stderr().contains("namespace"), "and that it is about namespaces: {outcome}");
+}
+
+/// It is asked to end first, and what it does then is still seen.
+fn a_command_whose_time_is_over_gives_124(world: &World) {
+    let script = "trap 'echo asked; kill -9 $!; exit 0' TERM; sleep 1000 & wait";
+    let outcome = world.netbox(&["--timeout", "300ms", "--allow", "other.example.com"]).exec(&["sh", "-c", script]);
+    outcome.exits_with(124).says("asked").complains("--timeout");
+    assert_eq!(outcome.event("exit")["code"], 124, "{outcome}");
+}
+
+/// Where SIGCHLD is ignored, children vanish without a word: netbox must not wait for one for ever.
+fn a_caller_that_ignores_its_children_gets_the_exit_code(world: &World) {
+    let netbox = world.netbox_path().to_string_lossy();
+    let script = "trap '' CHLD; exec \"$0\" run --allow other.example.com -- sh -c 'exit 7'";
+    world.bare().exec(&["sh", "-c", script, &netbox]).exits_with(7);
 }

@@ -19,6 +19,7 @@ tests![
     an_unlisted_name_below_the_hosts_search_domain_does_not_exist needs [PYTHON],
     the_resolver_file_inside_does_not_name_the_hosts_server needs [],
     a_lookup_alone_is_no_refusal needs [PYTHON],
+    other_ways_to_ask_for_names_are_refused needs [PYTHON],
 ];
 
 /// The addresses that a probe printed.
@@ -167,4 +168,18 @@ fn a_lookup_alone_is_no_refusal(world: &World) {
     let outcome = world.netbox(&["--allow", "other.example.com"]).exec(&probe(world, &["lookup", &host.name]));
     assert_synthetic(&outcome);
     assert_eq!(outcome.event("exit")["denied"], 0, "{outcome}");
+}
+
+/// DNS over TLS and QUIC, multicast DNS, LLMNR and NetBIOS (RFC 7858, 9250, 6762, 4795, 1002): none is the DNS that is
+/// answered inside, and none gets out.
+fn other_ways_to_ask_for_names_are_refused(world: &World) {
+    let resolver = PUBLIC_RESOLVER.to_string();
+    for (address, port) in [(&*resolver, 853), ("224.0.0.251", 5353), ("224.0.0.252", 5355), ("10.0.2.255", 137)] {
+        let client = probe(world, &["udp", address, &port.to_string(), "a name"]);
+        let outcome = world.netbox(&["--allow", "other.example.com"]).exec(&client);
+        assert!(outcome.stdout().starts_with("failed: E"), "{address} {port}: {outcome}");
+    }
+    let client = probe(world, &["tcp", &resolver, "853", "a name"]);
+    let outcome = world.netbox(&["--allow", "other.example.com"]).exec(&client);
+    outcome.refused(&resolver, 853, "address-not-listed");
 }

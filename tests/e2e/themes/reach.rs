@@ -1,7 +1,7 @@
 //! An unmodified program reaches an allowed name. No test sets a proxy variable: the programs know nothing of netbox.
 
 use std::fs;
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
 
 use crate::outcome::Outcome;
 use crate::programs::{CURL, GIT, JAVA, KEYTOOL, NODE, PYTHON, SSH, curl, own, probe};
@@ -80,8 +80,13 @@ fn git_clones_over_https(world: &World) {
     }
 }
 
-/// A bare repository as static files, which is what git's dumb protocol needs.
-fn publish_repository(world: &World) {
+/// A bare repository as static files, which is what git's dumb protocol needs: `/files/project.git` of every host.
+pub fn publish_repository(world: &World) {
+    static PUBLISHED: Once = Once::new();
+    PUBLISHED.call_once(|| make_repository(world));
+}
+
+fn make_repository(world: &World) {
     let work = world.path("home").join("work");
     fs::create_dir(&work).expect("own folder");
     fs::write(work.join("README"), "a file to clone\n").expect("own folder");

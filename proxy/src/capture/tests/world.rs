@@ -18,6 +18,7 @@ use crate::capture::handle;
 use crate::dial::{DialError, Dialed, Dialer};
 use crate::dns::{HostRecords, Names};
 use crate::events::{Events, SessionId};
+use crate::explicit;
 use crate::facts::Facts;
 use crate::resolve::{LookupError, Pending, Resolver};
 use crate::session::{Limits, Session};
@@ -107,6 +108,17 @@ impl World {
         self
     }
 
+    /// The same on a host with these addresses, where netbox listens here. Before any connection.
+    pub fn on_host(mut self, own: &[&str], listeners: &[&str]) -> Self {
+        let facts = HostFacts {
+            own: own.iter().map(|address| address.parse().unwrap()).collect(),
+            listeners: listeners.iter().map(|address| address.parse().unwrap()).collect(),
+            ..HostFacts::default()
+        };
+        Arc::get_mut(&mut self.session).unwrap().facts = Facts::fixed(facts);
+        self
+    }
+
     /// What a name resolves to.
     pub fn resolves(&self, name: &str, answer: Result<&[&str], LookupError>) {
         let answer = answer.map(|addresses| addresses.iter().map(|address| address.parse().unwrap()).collect());
@@ -132,10 +144,15 @@ impl World {
                 SocketAddr::new(self.session.names.synthetic.assign(&name, listed).unwrap().0.into(), port)
             }
         };
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (accepted, _) = listener.accept().await.unwrap();
+        let (client, accepted) = pair().await;
         self.connections.push(tokio::spawn(handle(Arc::clone(&self.session), accepted, original)));
+        client
+    }
+
+    /// A program's connection to the explicit listener.
+    pub async fn explicit(&mut self) -> TcpStream {
+        let (client, accepted) = pair().await;
+        self.connections.push(tokio::spawn(explicit::handle(Arc::clone(&self.session), accepted)));
         client
     }
 
@@ -173,12 +190,24 @@ impl World {
     }
 }
 
+/// Both ends of a connection.
+async fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    (client, listener.accept().await.unwrap().0)
+}
+
 /// A listener behind a dialled address.
 pub struct Server(TcpListener);
 
 impl Server {
     pub async fn accept(&self) -> TcpStream {
-        soon(self.0.accept()).await.unwrap().0
+        soon(self.accept_any()).await
+    }
+
+    /// The next connection, which may never come.
+    pub async fn accept_any(&self) -> TcpStream {
+        self.0.accept().await.unwrap().0
     }
 }
 

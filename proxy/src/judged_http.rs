@@ -1,4 +1,4 @@
-//! HTTP on a captured connection: every request must be for the target that was judged.
+//! HTTP on a connection whose target was judged: every request must be for that target.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::refuse::Telling;
 use crate::session::Session;
 use crate::socket::Connection;
 
-/// Judges the requests of one captured connection.
-pub(crate) struct CapturedHttp {
+/// Judges the requests of one such connection.
+pub(crate) struct JudgedHttp {
     session: Arc<Session>,
     permit: Permit,
     /// What the first bytes would have been refused for, in audit mode.
@@ -29,7 +29,7 @@ pub(crate) struct CapturedHttp {
     address: Option<SocketAddr>,
 }
 
-impl CapturedHttp {
+impl JudgedHttp {
     pub(crate) fn new(
         session: Arc<Session>,
         permit: Permit,
@@ -50,7 +50,6 @@ impl CapturedHttp {
     }
 
     fn judge(&self, request: &RequestHead) -> Result<Option<Reason>, Refusal> {
-        let policy = self.session.policy();
         let absolute = match &request.form {
             Form::Authority(..) => return Err(Refusal::new(Reason::Unsupported)),
             Form::Absolute(authority, _) => Some(authority),
@@ -58,13 +57,13 @@ impl CapturedHttp {
         };
         let mut would = self.would;
         for authority in absolute.into_iter().chain(&request.host) {
-            would = would.or(agreement::authority(policy, &self.permit, authority)?);
+            would = would.or(agreement::authority(&self.session.names, &self.permit, authority)?);
         }
         Ok(would)
     }
 }
 
-impl Door for CapturedHttp {
+impl Door for JudgedHttp {
     async fn admit(&mut self, request: &RequestHead, upstream: &mut Option<Connection>) -> Result<Record, Telling> {
         let mut record = self.record();
         record.saw_request(&request.method, request.path());
@@ -94,7 +93,7 @@ impl Door for CapturedHttp {
         Ok(record)
     }
 
-    fn unreadable(&mut self, error: &HeadError) -> Telling {
+    fn unreadable(&mut self, error: &HeadError, _: &[u8]) -> Telling {
         let reason = match error {
             HeadError::Malformed(_) | HeadError::TooLarge => Reason::Malformed,
             HeadError::Unsupported(_) => Reason::Unsupported,

@@ -1,0 +1,81 @@
+//! The explicit listener: for programs that are told of a proxy, inside a sandbox or on the host.
+//!
+//! # Theory of operation
+//!
+//! 1. One port speaks three protocols, told apart by the first byte: 5 is SOCKS5 ([`socks5`], RFC 1928), a character of a
+//!    token is HTTP/1 ([`requests`] and [`connect`], RFC 9110). Nothing else is answered: not SOCKS4, and not TLS, since
+//!    this is no HTTPS proxy.
+//! 2. Each names its target, which travels the one way of all targets: judged, looked up, vetted, dialled (`pipeline`).
+//!    Nothing is answered before: a program that is told `200` or reply 0 has its connection.
+//! 3. What a tunnel carries is judged by its first bytes as on any other connection (`judged`).
+//! 4. In the absolute form every request is judged on its own.
+//!
+//! A loopback address behind this door is the host's, which the guard refuses unless a rule names it. An address that
+//! stands for a name in this sandbox becomes that name, so a program may resolve before it asks.
+
+mod connect;
+mod opened;
+mod requests;
+pub(crate) mod socks5;
+
+use std::sync::Arc;
+
+use netbox_config::{Reason, Via};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::events::DecisionEvent;
+use crate::first_bytes::is_token;
+use crate::session::Session;
+use crate::socket::{self, Connection};
+
+/// The most of a malformed target that events get to see.
+const MAX_EXCERPT: usize = 512;
+
+/// Carries one connection to its end. Dropping it ends the connection and writes its events. It counts as undelivered
+/// before the future is first polled.
+pub(crate) fn handle(session: Arc<Session>, stream: TcpStream) -> impl Future<Output = ()> + Send {
+    socket::no_delay(&stream);
+    // On this machine nobody vanishes without a word.
+    if stream.peer_addr().is_ok_and(|peer| !peer.ip().to_canonical().is_loopback()) {
+        socket::keep_alive(&stream);
+    }
+    let mut client = Connection::new(stream);
+    client.undelivered = Some(session.deliveries.begin());
+    async move {
+        match timeout(session.limits.silence, client.fill()).await {
+            Ok(Ok(1..)) => {}
+            // Nothing was asked for: there is nothing to judge.
+            _ => return,
+        }
+        match client.buffer.first() {
+            Some(&socks5::VERSION) => socks5::serve(session, client).await,
+            // Servers skip empty lines before a request (RFC 9112 §2.2).
+            Some(&byte) if is_token(byte) || byte == b'\r' => requests::serve(session, client).await,
+            first => {
+                let foreign = matches!(first, Some(&(SOCKS4 | TLS)));
+                refused(&session, Via::Http, b"", if foreign { Reason::Unsupported } else { Reason::Malformed });
+                socket::reset(client.stream);
+            }
+        }
+    }
+}
+
+/// The first bytes of SOCKS4, and of a TLS record with a handshake.
+const SOCKS4: u8 = 4;
+const TLS: u8 = 22;
+
+/// Refuses a connection that there is no room for.
+pub(crate) fn refuse_over_limit(session: &Session, stream: TcpStream) {
+    refused(session, Via::Http, b"", Reason::Limit);
+    socket::reset(stream);
+}
+
+/// Tells of what was refused before there was a target. `text` is what stands where it should.
+fn refused(session: &Session, via: Via, text: &[u8], reason: Reason) {
+    let text = String::from_utf8_lossy(&text[..text.len().min(MAX_EXCERPT)]).into_owned();
+    session.events.decision(DecisionEvent::new(session.events.next_id(), text, None, via, reason));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! HTTP CONNECT (RFC 9110 §9.3.6).
+
+use std::sync::Arc;
+
+use netbox_config::{Reason, Target, Via};
+
+use super::opened::{Shut, open};
+use crate::http::answer::Answer;
+use crate::http::framing::Framing;
+use crate::http::head::HeadError;
+use crate::http::request::{Form, RequestHead};
+use crate::refuse::{Telling, refuse};
+use crate::session::Session;
+use crate::socket::{self, Connection};
+
+/// What follows the empty line is the tunnel (RFC 9110 §9.3.6: neither length nor coding).
+const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
+
+/// Carries a connection whose request is CONNECT. What the client sent behind the head is in its buffer, and goes first.
+///
+/// `Host` counts for nothing here (RFC 9112 §3.2.3): nothing of the head goes anywhere.
+pub(crate) async fn serve(session: Arc<Session>, client: Connection, request: RequestHead) {
+    let RequestHead { form: Form::Authority(host, port), framing, .. } = request else {
+        return socket::reset(client.stream);
+    };
+    // A body would be the tunnel's first bytes to one reader and none of them to another.
+    if framing != Framing::Length(0) {
+        let target = Target::new(host, port, Via::Connect).to_string();
+        super::refused(&session, Via::Connect, target.as_bytes(), Reason::Malformed);
+        let answer = Answer::unreadable(&HeadError::Malformed("CONNECT with a body"));
+        return refuse(client, Telling::Http(answer, None)).await;
+    }
+    let telling = match open(&session, host, port, Via::Connect).await {
+        Ok(opened) => match socket::write_all(&client.stream, ESTABLISHED).await {
+            Ok(()) => return opened.carry(session, client).await,
+            Err(_) => return,
+        },
+        Err(Shut::Refused(target, refusal)) => Answer::refused(&target, &refusal),
+        Err(Shut::Failed(target, reason)) => Answer::unreached(&target, reason),
+    };
+    refuse(client, Telling::Http(telling, None)).await;
+}

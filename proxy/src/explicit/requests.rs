@@ -1,0 +1,154 @@
+//! HTTP with the absolute form of a request target (RFC 9112 §3.2.2): every request is judged on its own.
+//!
+//! The upstream connection belongs to the client's one alone, and to one target: a request for another gets a new one.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use netbox_config::{Decision, Permit, Reason, Refusal, Target, Via};
+
+use super::connect;
+use crate::agreement::{self, Agreement, agree};
+use crate::first_bytes::FirstBytes;
+use crate::http::answer::Answer;
+use crate::http::exchange::{Door, exchange};
+use crate::http::head::HeadError;
+use crate::http::request::{Form, RequestHead};
+use crate::pipeline::{self, OpenError};
+use crate::record::Record;
+use crate::refuse::Telling;
+use crate::session::Session;
+use crate::socket::Connection;
+
+/// Carries a connection that speaks HTTP: requests one after the other, until one of them is CONNECT.
+pub(crate) async fn serve(session: Arc<Session>, client: Connection) {
+    let head_deadline = session.limits.head;
+    let door = Requests { session: Arc::clone(&session), way: None, last: None };
+    // In a box, so that a tunnel does not pay for the size of an exchange.
+    if let Some((client, request)) = Box::pin(exchange(client, None, door, head_deadline)).await {
+        connect::serve(session, client, request).await;
+    }
+}
+
+/// Judges the requests of one connection.
+struct Requests {
+    session: Arc<Session>,
+    /// Where the upstream connection leads.
+    way: Option<Way>,
+    /// The request that was admitted last.
+    last: Option<Last>,
+}
+
+struct Way {
+    target: Target,
+    address: SocketAddr,
+}
+
+struct Last {
+    target: Target,
+    method: String,
+    /// It travels on a connection that has carried another before.
+    reused: bool,
+}
+
+impl Requests {
+    /// What must hold besides the target: a protocol for the port, and a `Host` that says the same.
+    fn agrees(&self, permit: &Permit, request: &RequestHead) -> Result<Option<Reason>, Refusal> {
+        if permit.is_raw() {
+            return Ok(None);
+        }
+        let names = &self.session.names;
+        let would = match agree(names, permit, &FirstBytes::Http) {
+            Agreement::Tunnel(would) | Agreement::Requests(would) => would,
+            Agreement::Refuse(refusal) => return Err(refusal),
+        };
+        match &request.host {
+            Some(host) => Ok(would.or(agreement::authority(names, permit, host)?)),
+            None => Ok(would),
+        }
+    }
+}
+
+impl Door for Requests {
+    async fn admit(&mut self, request: &RequestHead, upstream: &mut Option<Connection>) -> Result<Record, Telling> {
+        let since = Instant::now();
+        let told = |answer| Telling::Http(answer, Some(request.method.clone()));
+        let Form::Absolute(authority, _) = &request.form else {
+            let host = request.host.as_ref().map(ToString::to_string).unwrap_or_default();
+            super::refused(&self.session, Via::Http, host.as_bytes(), Reason::Malformed);
+            return Err(told(Answer::unreadable(&HeadError::Malformed(
+                "this is a proxy: it takes `http://host/path`, CONNECT and SOCKS5",
+            ))));
+        };
+        let target = pipeline::target(&self.session, authority.host.clone(), authority.http_port(), Via::Http);
+        let refused = |mut record: Record, refusal: Refusal| {
+            record.refuse(&refusal);
+            told(Answer::refused(&target, &refusal))
+        };
+        let decision = pipeline::decide(&self.session, &target);
+        let mut record = match &decision {
+            Decision::Allow(permit) => Record::permitted(&self.session.events, permit, since),
+            Decision::Refuse(refusal) => Record::refused(&self.session.events, &target, refusal, since),
+        };
+        record.saw_request(&request.method, request.path());
+        let permit = match decision {
+            Decision::Allow(permit) => permit,
+            Decision::Refuse(refusal) => return Err(refused(record, refusal)),
+        };
+        match self.agrees(&permit, request) {
+            Ok(would) => would.into_iter().for_each(|would| record.would_be(would)),
+            Err(refusal) => return Err(refused(record, refusal)),
+        }
+        let way = self.way.take().filter(|way| way.target == target && upstream.is_some());
+        let reused = way.is_some();
+        let way = match way {
+            Some(way) => way,
+            None => {
+                *upstream = None;
+                match pipeline::open(&self.session, &permit).await {
+                    Ok(dialed) => {
+                        *upstream = Some(Connection::new(dialed.stream));
+                        Way { target: target.clone(), address: dialed.address }
+                    }
+                    Err(OpenError::Refused(refusal)) => return Err(refused(record, refusal)),
+                    Err(OpenError::Failed(reason)) => {
+                        record.fail(reason);
+                        return Err(told(Answer::unreached(&target, reason)));
+                    }
+                }
+            }
+        };
+        record.allow(way.address);
+        self.way = Some(way);
+        self.last = Some(Last { target, method: request.method.clone(), reused });
+        Ok(record)
+    }
+
+    fn leaves(&self, request: &RequestHead) -> bool {
+        matches!(request.form, Form::Authority(..))
+    }
+
+    fn unreadable(&mut self, error: &HeadError, bytes: &[u8]) -> Telling {
+        let reason = match error {
+            HeadError::Malformed(_) | HeadError::TooLarge => Reason::Malformed,
+            HeadError::Unsupported(_) => Reason::Unsupported,
+        };
+        let mut words = bytes.split(|byte| b" \r\n".contains(byte)).skip_while(|word| word.is_empty());
+        let via = if words.next() == Some(b"CONNECT") { Via::Connect } else { Via::Http };
+        super::refused(&self.session, via, words.next().unwrap_or_default(), reason);
+        Telling::Http(Answer::unreadable(error), None)
+    }
+
+    /// A server may end a connection that has been used before at any moment. Then it is for the client to know whether
+    /// the request may be repeated, and it does where the connection ends as it would have without a proxy
+    /// (RFC 9112 §9.3.1).
+    fn failed(&self) -> Telling {
+        match &self.last {
+            Some(Last { target, method, reused: false }) => {
+                Telling::Http(Answer::unanswered(target), Some(method.clone()))
+            }
+            _ => Telling::Reset,
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! SOCKS5 (RFC 1928): CONNECT without authentication, to names and addresses.
+//!
+//! A name is parsed by the one parser of hosts, and so is an address that is written out where a name should stand, as
+//! browsers send it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use bytes::Buf;
+use netbox_config::{Host, HostError, Port, Reason, Via};
+use tokio::time::timeout;
+
+use super::opened::{Shut, open};
+use crate::refuse::{Telling, refuse};
+use crate::session::Session;
+use crate::socket::{self, Connection};
+
+/// The first byte of a greeting and of a request.
+pub(crate) const VERSION: u8 = 5;
+
+/// The method that needs nothing, and the answer where it is not offered (RFC 1928 §3).
+const NO_AUTHENTICATION: u8 = 0;
+pub(crate) const NO_METHOD: [u8; 2] = [VERSION, 0xff];
+
+/// RFC 1928 §4.
+const CONNECT: u8 = 1;
+const IPV4: u8 = 1;
+const NAME: u8 = 3;
+const IPV6: u8 = 4;
+
+/// The answer to a request (RFC 1928 §6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Succeeded = 0,
+    /// Also for what is malformed.
+    GeneralFailure = 1,
+    NotAllowed = 2,
+    NetworkUnreachable = 3,
+    HostUnreachable = 4,
+    ConnectionRefused = 5,
+    CommandNotSupported = 7,
+    AddressTypeNotSupported = 8,
+}
+
+impl Reply {
+    /// The bytes. The address that netbox dialled from is nobody's business: it is all zeros.
+    pub(crate) fn bytes(self) -> [u8; 10] {
+        [VERSION, self as u8, 0, IPV4, 0, 0, 0, 0, 0, 0]
+    }
+
+    /// Why a permitted target was not reached.
+    fn unreached(reason: Reason) -> Self {
+        match reason {
+            Reason::Refused => Self::ConnectionRefused,
+            Reason::Unreachable => Self::NetworkUnreachable,
+            // There is no code for a name without addresses; this one is what clients print as such.
+            Reason::DnsNotFound | Reason::DnsFailed | Reason::Timeout => Self::HostUnreachable,
+            _ => Self::GeneralFailure,
+        }
+    }
+}
+
+/// A message, from the beginning of what has arrived.
+type Parsed<T> = Result<Option<(T, usize)>, Refused>;
+
+/// A message that is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Refused {
+    telling: Telling,
+    reason: Reason,
+    /// What stands where the target should, as far as there is any.
+    text: Vec<u8>,
+}
+
+/// Carries a connection whose first byte is [`VERSION`].
+pub(crate) async fn serve(session: Arc<Session>, mut client: Connection) {
+    let deadline = session.limits.head;
+    let (host, port) = match timeout(deadline, shake_hands(&mut client)).await {
+        Ok(Some(Ok(target))) => target,
+        Ok(Some(Err(Refused { telling, reason, text }))) => {
+            super::refused(&session, Via::Socks5, &text, reason);
+            return refuse(client, telling).await;
+        }
+        // It went away before it had asked for anything.
+        Ok(None) => return,
+        Err(_) => {
+            super::refused(&session, Via::Socks5, b"", Reason::Malformed);
+            return socket::reset(client.stream);
+        }
+    };
+    let reply = match open(&session, host, port, Via::Socks5).await {
+        Ok(opened) => match socket::write_all(&client.stream, &Reply::Succeeded.bytes()).await {
+            Ok(()) => return opened.carry(session, client).await,
+            Err(_) => return,
+        },
+        Err(Shut::Refused(..)) => Reply::NotAllowed,
+        Err(Shut::Failed(_, reason)) => Reply::unreached(reason),
+    };
+    refuse(client, Telling::Socks5(reply)).await;
+}
+
+/// The greeting, its answer, and the request. What the client sent behind it stays in the buffer. `None`: it has ended
+/// the connection.
+async fn shake_hands(client: &mut Connection) -> Option<Result<(Host, Port), Refused>> {
+    match next(client, greeting).await? {
+        Ok(()) => socket::write_all(&client.stream, &[VERSION, NO_AUTHENTICATION]).await.ok()?,
+        Err(refused) => return Some(Err(refused)),
+    }
+    next(client, request).await
+}
+
+/// Waits for a whole message, and takes it off the buffer.
+async fn next<T>(client: &mut Connection, parse: fn(&[u8]) -> Parsed<T>) -> Option<Result<T, Refused>> {
+    loop {
+        match parse(&client.buffer) {
+            Err(refused) => return Some(Err(refused)),
+            Ok(Some((message, length))) => {
+                client.buffer.advance(length);
+                return Some(Ok(message));
+            }
+            Ok(None) => {}
+        }
+        if client.fill().await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+/// Version, number of methods, methods.
+fn greeting(bytes: &[u8]) -> Parsed<()> {
+    let refused = |reason| Err(Refused { telling: Telling::Socks5NoMethod, reason, text: Vec::new() });
+    match bytes {
+        [VERSION, 0, ..] => refused(Reason::Malformed),
+        [VERSION, count, rest @ ..] => match rest.get(..usize::from(*count)) {
+            None => Ok(None),
+            Some(methods) if methods.contains(&NO_AUTHENTICATION) => Ok(Some(((), 2 + methods.len()))),
+            Some(_) => refused(Reason::Unsupported),
+        },
+        [] | [VERSION] => Ok(None),
+        _ => refused(Reason::Malformed),
+    }
+}
+
+/// Version, command, a zero, address type, address, port.
+fn request(bytes: &[u8]) -> Parsed<(Host, Port)> {
+    let refused =
+        |reply, reason, text: &[u8]| Err(Refused { telling: Telling::Socks5(reply), reason, text: text.to_owned() });
+    let malformed = |text| refused(Reply::GeneralFailure, Reason::Malformed, text);
+    let (command, kind, rest) = match bytes {
+        [VERSION, command, 0, kind, rest @ ..] => (*command, *kind, rest),
+        [] | [VERSION] | [VERSION, _] | [VERSION, _, 0] => return Ok(None),
+        _ => return malformed(b""),
+    };
+    if command != CONNECT {
+        return refused(Reply::CommandNotSupported, Reason::Unsupported, b"");
+    }
+    let address_length = match (kind, rest) {
+        (IPV4, _) => 4,
+        (IPV6, _) => 16,
+        (NAME, []) => return Ok(None),
+        (NAME, [length, ..]) => 1 + usize::from(*length),
+        _ => return refused(Reply::AddressTypeNotSupported, Reason::Malformed, b""),
+    };
+    let Some((address, [high, low, ..])) = rest.split_at_checked(address_length) else { return Ok(None) };
+    let text = address.get(1..).unwrap_or_default();
+    let host = match (kind, address) {
+        (NAME, _) => named(text),
+        (_, &[a, b, c, d]) => Some(Host::from_ip(Ipv4Addr::new(a, b, c, d).into())),
+        _ => <[u8; 16]>::try_from(address).ok().map(|octets| Host::from_ip(Ipv6Addr::from(octets).into())),
+    };
+    match (host, Port::new(u16::from_be_bytes([*high, *low]))) {
+        (Some(host), Some(port)) => Ok(Some(((host, port), 4 + address_length + 2))),
+        (Some(host), None) => malformed(host.to_string().as_bytes()),
+        (None, _) => malformed(text),
+    }
+}
+
+/// A name, or an address that is written out. Its end is known, so an IPv6 address needs no brackets.
+fn named(text: &[u8]) -> Option<Host> {
+    match Host::parse_wire(text) {
+        Ok(host) => Some(host),
+        Err(HostError::BareIpv6) => std::str::from_utf8(text).ok()?.parse::<IpAddr>().ok().map(Host::from_ip),
+        Err(_) => None,
+    }
+}

@@ -1,0 +1,108 @@
+//! `netbox completions` and `netbox man`: made from the same definitions as the command line itself.
+
+use std::io::{self, Write, stdout};
+
+use clap::{Command, CommandFactory};
+
+use crate::cli::{Cli, CompletionsArguments, ManArguments};
+use crate::{FAILED, USAGE, say};
+
+/// Prints the shell's completions. The value is the exit code.
+pub fn completions(arguments: &CompletionsArguments) -> u8 {
+    // Into memory first: the generator panics when it cannot write.
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Cli::command(), "netbox", &mut script);
+    print(&script)
+}
+
+/// Prints a manual page. The value is the exit code.
+pub fn man(arguments: &ManArguments) -> u8 {
+    let mut root = Cli::command();
+    // Gives every command its full name.
+    root.build();
+    let Some(command) = find(&root, &arguments.commands) else {
+        let words = arguments.commands.join(" ");
+        say::error(format_args!("there is no command {}", netbox_config::quote(words.as_bytes())), None);
+        return USAGE;
+    };
+    match page(command.clone()) {
+        Ok(page) => print(&page),
+        Err(error) => {
+            say::error(format_args!("cannot make the page: {error}"), None);
+            FAILED
+        }
+    }
+}
+
+fn find<'c>(root: &'c Command, words: &[String]) -> Option<&'c Command> {
+    words
+        .iter()
+        .try_fold(root, |command, word| command.find_subcommand(word).filter(|subcommand| !subcommand.is_hide_set()))
+}
+
+fn page(command: Command) -> io::Result<Vec<u8>> {
+    let mut page = Vec::new();
+    let version = concat!("netbox ", env!("CARGO_PKG_VERSION"));
+    clap_mangen::Man::new(command).source(version).manual("netbox").render(&mut page)?;
+    Ok(page)
+}
+
+fn print(text: &[u8]) -> u8 {
+    match stdout().lock().write_all(text) {
+        Ok(()) => 0,
+        Err(error) => {
+            say::error(format_args!("cannot write to stdout: {error}"), None);
+            FAILED
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages(command: &Command) -> Vec<String> {
+        let inner = command.get_subcommands().filter(|command| !command.is_hide_set()).flat_map(pages);
+        let own = String::from_utf8(page(command.clone()).expect("memory can be written to")).expect("text");
+        inner.chain([own]).collect()
+    }
+
+    #[test]
+    fn every_command_has_a_page_with_its_name_and_its_flags() {
+        let mut root = Cli::command();
+        root.build();
+        let pages = pages(&root);
+        fn commands(command: &Command) -> usize {
+            1 + command.get_subcommands().map(commands).sum::<usize>()
+        }
+        assert_eq!(pages.len(), commands(&root), "one for each, and one for all");
+        let run = pages.iter().find(|page| page.contains(".TH netbox-run 1")).expect("a page for `run`");
+        assert!(run.contains(r"\fB\-\-fail\-on\-block\fR"), "{run}");
+        assert!(pages.iter().all(|page| !page.contains("inside")), "a hidden flag is shown");
+    }
+
+    #[test]
+    fn a_page_is_found_by_the_words_of_its_command() {
+        let mut root = Cli::command();
+        root.build();
+        let name = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(|&word| word.to_owned()).collect();
+            find(&root, &words).map(|command| command.get_bin_name().unwrap_or(command.get_name()).to_owned())
+        };
+        assert_eq!(name(&[]).as_deref(), Some("netbox"));
+        assert_eq!(name(&["run"]).as_deref(), Some("netbox run"));
+        assert_eq!(name(&["run", "run"]), None);
+        assert_eq!(name(&["ran"]), None);
+    }
+
+    #[test]
+    fn completions_offer_the_flags() {
+        use clap_complete::Shell;
+        for shell in [Shell::Bash, Shell::Elvish, Shell::Fish, Shell::PowerShell, Shell::Zsh] {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "netbox", &mut script);
+            let script = String::from_utf8(script).expect("text");
+            assert!(script.contains("fail-on-block"), "{shell}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! `netbox proxy serve`: the explicit door without a sandbox, for programs that are told of a proxy.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use netbox_config::Policy;
+use netbox_proxy::events::{Events, SessionId, Start};
+use netbox_proxy::facts::Facts;
+use netbox_proxy::{Listeners, Session, serve_until};
+use tokio::net::TcpSocket;
+use tokio::runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::ServeArguments;
+use crate::event_sink::{self, EventSink};
+use crate::policy_flags::{self, Effective};
+use crate::say::{self, Voice};
+use crate::{FAILED, USAGE, session, summary};
+
+/// How many connections may wait to be accepted: many programs may start at once. The kernel takes no more than
+/// `net.core.somaxconn`, 4,096 by default.
+const BACKLOG: u32 = 4096;
+
+/// Serves until a signal ends it. The value is the exit code.
+pub fn serve(arguments: &ServeArguments) -> u8 {
+    let voice = Voice { quiet: arguments.quiet, verbose: arguments.verbose };
+    let refuse = |code, why: &str, hint| {
+        say::error(why, hint);
+        code
+    };
+    let effective = match policy_flags::resolve(&arguments.policy) {
+        Ok(effective) => effective,
+        Err(why) => return refuse(USAGE, &why, None),
+    };
+    if let Some(address) = arguments.listen.iter().find(|address| !is_loopback(address) && !arguments.listen_any) {
+        let why = format!("`--listen {address}`: other machines could use the proxy, which has no authentication");
+        return refuse(USAGE, &why, Some("listen on `127.0.0.1`, or add `--listen-any` if that is meant"));
+    }
+    let destination = match event_sink::destination(arguments.events.as_ref()) {
+        Ok(destination) => destination,
+        Err(why) => return refuse(USAGE, &why, None),
+    };
+    let sink = match destination.as_ref().map(EventSink::open).transpose() {
+        Ok(sink) => sink,
+        Err(why) => return refuse(FAILED, &why, None),
+    };
+    effective.warn(voice);
+    match hold(arguments, voice, effective, sink) {
+        Ok(()) => 0,
+        Err(why) => refuse(FAILED, &why, None),
+    }
+}
+
+fn is_loopback(address: &SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
+/// From here on, an error means that nothing was served.
+fn hold(arguments: &ServeArguments, voice: Voice, effective: Effective, sink: Option<EventSink>) -> Result<(), String> {
+    let id = SessionId::random().map_err(|error| format!("cannot draw a session number: {error}"))?;
+    // Both before any thread exists.
+    netbox_launcher::look_names_up_as_written();
+    netbox_launcher::become_carrier();
+    let events = Events::new(id, sink.map(|sink| sink.file));
+    let policy = Arc::new(effective.policy);
+    let runtime = runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot start the proxy: {error}"))?;
+    runtime.block_on(async {
+        let listeners = listen(&arguments.listen)?;
+        serve_on(listeners, &policy, &events, voice).await
+    })?;
+    // Lookups may still sit on their threads; nobody waits for them.
+    runtime.shutdown_background();
+    summary::conclude(&events, 0, arguments.summary, voice);
+    Ok(())
+}
+
+/// Opens every address, or none. Needs the runtime.
+fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, String> {
+    let open = |address: &SocketAddr| -> io::Result<TcpListener> {
+        let socket = if address.is_ipv6() { TcpSocket::new_v6() } else { TcpSocket::new_v4() }?;
+        // Connections that the last one left behind are no reason to wait.
+        socket.set_reuseaddr(true)?;
+        socket.bind(*address)?;
+        socket.listen(BACKLOG)?.into_std()
+    };
+    addresses
+        .iter()
+        .map(|address| open(address).map_err(|error| format!("cannot listen on {address}: {error}")))
+        .collect()
+}
+
+/// Until a signal comes.
+async fn serve_on(
+    listeners: Vec<TcpListener>,
+    policy: &Arc<Policy>,
+    events: &Events,
+    voice: Voice,
+) -> Result<(), String> {
+    let failed = |error: io::Error| format!("cannot start the proxy: {error}");
+    let (mut interrupt, mut terminate) =
+        (signal(SignalKind::interrupt()).map_err(failed)?, signal(SignalKind::terminate()).map_err(failed)?);
+    let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
+    let addresses: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+    let mut session =
+        Session::new(Arc::new(session::names(Arc::clone(policy))), events.clone(), Facts::new(addresses.clone()));
+    // Its clients live on, so what is open when it ends is ended.
+    session.limits.delivery = Duration::ZERO;
+    events.start(Start {
+        argv0: std::env::args_os().next().unwrap_or_default().to_string_lossy().into_owned(),
+        mode: policy.mode(),
+        policy: policy.digest(),
+        walls: vec!["proxy".to_owned()],
+        pid: std::process::id(),
+    });
+    let listening = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    say::note(format_args!("listening on {listening}"));
+    voice.detail(format_args!("session {}", events.session()));
+    let stop = async {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    };
+    serve_until(Arc::new(session), Listeners { explicit: listeners, ..Listeners::default() }, stop)
+        .await
+        .map_err(failed)
+}
