@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use nix::sys::stat::fstat;
 
 use super::inodes::{Inode, is_socket};
-use super::{Notification, Supervisor, Target, judge, proof, resolve};
+use super::{Network, Notification, Supervisor, Target, judge, proof, resolve};
 use crate::sys;
 
 /// The size of `struct sockaddr_storage`: the kernel takes no longer address.
@@ -31,7 +31,8 @@ impl Supervisor {
         if bytes == proof::QUESTION {
             return Err(proof::ANSWER);
         }
-        if !self.networks.is_inside(socket.as_fd()) {
+        let network = self.networks.of(socket.as_fd());
+        if network == Network::Outside {
             return Err(Errno::EACCES);
         }
         match domain {
@@ -41,7 +42,9 @@ impl Supervisor {
                 None => self.perform(notification, &socket, bytes),
             },
             libc::AF_INET | libc::AF_INET6 => {
-                if let Some(destination) = judge::captured(socket.as_fd(), domain, bytes) {
+                if network == Network::Sandbox
+                    && let Some(destination) = judge::captured(socket.as_fd(), domain, bytes)
+                {
                     judge::ask(&*self.judge, destination, target.thread().as_raw())?;
                 }
                 self.perform(notification, &socket, bytes)
