@@ -20,6 +20,9 @@
 //! wherever they are connected from, and are captured there. Going on with `listen` is harmless: who swaps the descriptor
 //! ends up with a listening socket that is not in the set.
 //!
+//! As real root, the command may become other users. A connect is then made as the user who makes it, since the file must
+//! be open to that user, and the peer asks who it is (SO_PEERCRED).
+//!
 //! A datagram socket takes an address with each message, in memory that no filter can see. So the filter refuses unix
 //! datagram sockets (EACCES), and what `socketpair` makes of that type is a pair of type SEQPACKET instead ([`pairs`]).
 //!

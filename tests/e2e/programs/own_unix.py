@@ -256,6 +256,32 @@ def asynchronous_servers():
     return asyncio.run(serve())
 
 
+def another_user():
+    """Where root becomes somebody else, that is who connects, and who may not connect everywhere."""
+    if os.getuid() != 0:
+        return "not root"
+    os.chmod(FOLDER, 0o755)
+    os.mkdir(path("closed"), 0o700)
+    servers = {name: listener(path(name)) for name in ["open", "shut", "closed/open"]}
+    for name in servers:
+        os.chmod(path(name), 0o700 if name == "shut" else 0o777)
+    abstract = listener("\0another-%d" % os.getpid())
+    handle = os.open(path("open"), os.O_PATH)
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.setgroups([12345])
+        os.setgid(12346)
+        os.setuid(12347)
+        names = [path(name) for name in servers] + ["/proc/self/fd/%d" % handle, "\0another-%d" % os.getppid()]
+        said = [error_of(lambda name=name: socket.socket(UNIX).connect(name)) for name in names]
+        os.write(writer, repr(said).encode())
+        os._exit(0)
+    os.wait()
+    credentials = servers["open"].accept()[0].getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    unnamed = abstract.accept()[0].getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return os.read(reader, 500), struct.unpack("iii", credentials)[1:], struct.unpack("iii", unnamed)[1:]
+
+
 def three_hundred_processes():
     server = listener(path("forks"), backlog=1000)
     children = []
@@ -304,6 +330,7 @@ FACTS = [
     internet_sockets,
     a_manager_of_another_process,
     asynchronous_servers,
+    another_user,
     three_hundred_processes,
     thirty_two_threads,
 ]
