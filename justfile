@@ -36,6 +36,7 @@ reference:
 # Start time against bwrap, throughput against a direct connection, tunnels against squid and tinyproxy
 bench:
     cargo bench --bench start
+    cargo bench --bench connects
     cargo bench --bench throughput
     cargo bench --bench tunnels
 

@@ -74,7 +74,9 @@ async fn join(
         let _ = departure.await;
     };
     let mut proxy = pin!(serve_until(Arc::clone(&session), doors, departure));
-    sandbox.start(Box::new(|_, _| Ok(()))).map_err(io::Error::other)?;
+    let judge = Arc::clone(&session);
+    let judge = move |destination, _process| if judge.may_connect(destination) { Ok(()) } else { Err(libc::EACCES) };
+    sandbox.start(Box::new(judge)).map_err(io::Error::other)?;
     let report = watch(sandbox.as_fd().try_clone_to_owned()?)?;
     let mut patience = pin!(run_out(timeout));
     let mut timed_out = false;

@@ -132,10 +132,8 @@ fn masks(allowed: &[AllowedSocket]) -> io::Result<BTreeSet<(PathBuf, bool)>> {
     let services = MASKED.iter().map(PathBuf::from).chain(of_user).filter_map(|path| {
         let path = fs::canonicalize(path).ok()?;
         let kind = fs::metadata(&path).ok()?.file_type();
-        if allowed.iter().any(|socket| socket.path().starts_with(&path)) {
-            return None;
-        }
-        (kind.is_dir() || kind.is_socket()).then_some((path, kind.is_dir()))
+        let is_wanted = allowed.iter().any(|socket| socket.path().starts_with(&path));
+        (!is_wanted && (kind.is_dir() || kind.is_socket())).then_some((path, kind.is_dir()))
     });
     let others = kernel_file_systems(&fs::read_to_string("/proc/self/mountinfo")?);
     Ok(services.chain(others.into_iter().map(|path| (path, true))).collect())

@@ -14,7 +14,7 @@ use std::time::Instant;
 use netbox_config::{Decision, Host, Port, Reason, Refusal, Target, Via};
 use tokio::net::TcpStream;
 
-use crate::judged::Judged;
+use crate::judged::{ANSWERED_PORTS, Judged};
 use crate::pipeline;
 use crate::record::Record;
 use crate::session::Session;
@@ -47,6 +47,26 @@ pub(crate) fn handle(
         match decision {
             Decision::Refuse(refusal) => judged.refuse_when_it_speaks(refusal).await,
             Decision::Allow(permit) => judged.carry(permit, None).await,
+        }
+    }
+}
+
+/// Judges a connection that is about to be made to `destination`, where connects can still be refused. `false`: it is
+/// refused, and that has been told; then it is not to be made.
+///
+/// What would be answered in its own protocol is let through, to be refused when it arrives. What is permitted is
+/// judged again then.
+pub(crate) fn may_be_made(session: &Session, destination: SocketAddr) -> bool {
+    let Some(port) = Port::new(destination.port()) else { return true };
+    if ANSWERED_PORTS.contains(&port.get()) {
+        return true;
+    }
+    let (target, decision) = identify(session, destination.ip(), port, false);
+    match decision {
+        Decision::Allow(_) => true,
+        Decision::Refuse(refusal) => {
+            Record::refused(&session.events, &target, &refusal, Instant::now()).refuse(&refusal);
+            false
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use netbox_config::{Host, Policy, Reason, Via};
 
+use crate::capture;
 use crate::delivery::Deliveries;
 use crate::dial::{Dialer, HappyEyeballs};
 use crate::dns::Names;
@@ -91,6 +92,16 @@ impl Session {
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.names.policy
+    }
+
+    /// Whether a program of the sandbox may connect to `destination` by TCP, asked before it does. A refusal is told here,
+    /// once; the program is to see EACCES. Connects to ports 80, 443, 8080 and 8443 may always be made: they are
+    /// answered in their own protocol.
+    ///
+    /// Fast, and from any thread.
+    #[must_use]
+    pub fn may_connect(&self, destination: SocketAddr) -> bool {
+        capture::may_be_made(self, destination)
     }
 
     /// Tells that a datagram to `destination` was refused, once for each destination (the first 4096 of them).

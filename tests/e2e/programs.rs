@@ -31,12 +31,20 @@ pub const PYTHON: Program = Program { name: "python3", package: "python3" };
 
 /// See `Program`.
 pub const PIP: Program = Program { name: "pip3", package: "python3-pip" };
+/// See `Program`.
+pub const SSH_AGENT: Program = Program { name: "ssh-agent", package: "openssh-client" };
+/// See `Program`.
+pub const TMUX: Program = Program { name: "tmux", package: "tmux" };
+/// See `Program`.
+pub const BWRAP: Program = Program { name: "bwrap", package: "bubblewrap" };
 
-const OWN: [(&str, &str); 7] = [
+const OWN: [(&str, &str); 9] = [
     ("probe.py", include_str!("programs/probe.py")),
     ("fetch.py", include_str!("programs/fetch.py")),
     ("wheel.py", include_str!("programs/wheel.py")),
     ("serve.py", include_str!("programs/serve.py")),
+    ("unix.py", include_str!("programs/unix.py")),
+    ("own_unix.py", include_str!("programs/own_unix.py")),
     ("fetch.mjs", include_str!("programs/fetch.mjs")),
     ("tunnel.mjs", include_str!("programs/tunnel.mjs")),
     ("Fetch.java", include_str!("programs/Fetch.java")),

@@ -15,6 +15,7 @@ mod proxy;
 mod reach;
 mod refuse;
 mod signals;
+mod unix_sockets;
 mod usage;
 
 use crate::Test;
@@ -33,6 +34,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         descriptors::TESTS,
         exit_codes::TESTS,
         signals::TESTS,
+        unix_sockets::TESTS,
         events::TESTS,
         usage::TESTS,
         check::TESTS,

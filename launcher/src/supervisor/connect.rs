@@ -6,8 +6,9 @@ use nix::errno::Errno;
 use nix::sys::stat::fstat;
 
 use super::inodes::{Inode, is_socket};
-use super::{Notification, Supervisor, Target, judge, proof, resolve};
+use super::{Network, Notification, Supervisor, Target, judge, proof, resolve};
 use crate::sys;
+use crate::sys::credentials::User;
 
 /// The size of `struct sockaddr_storage`: the kernel takes no longer address.
 const LONGEST: usize = 128;
@@ -31,17 +32,23 @@ impl Supervisor {
         if bytes == proof::QUESTION {
             return Err(proof::ANSWER);
         }
-        if !self.networks.is_inside(socket.as_fd()) {
+        let network = self.networks.of(socket.as_fd());
+        if network == Network::Outside {
             return Err(Errno::EACCES);
         }
         match domain {
-            libc::AF_UNIX => match path(bytes) {
-                Some(path) => self.connect_to_path(notification, &target, &socket, path),
-                // An abstract name, which the network namespace cuts, or no valid address.
-                None => self.perform(notification, &socket, bytes),
-            },
+            libc::AF_UNIX => {
+                let user = target.other_user()?;
+                match path(bytes) {
+                    Some(path) => self.connect_to_path(notification, &target, user.as_ref(), &socket, path),
+                    // An abstract name, which the network namespace cuts, or no valid address.
+                    None => act_as(user.as_ref(), || self.perform(notification, &socket, bytes)),
+                }
+            }
             libc::AF_INET | libc::AF_INET6 => {
-                if let Some(destination) = judge::captured(socket.as_fd(), domain, bytes) {
+                if network == Network::Sandbox
+                    && let Some(destination) = judge::captured(socket.as_fd(), domain, bytes)
+                {
                     judge::ask(&*self.judge, destination, target.thread().as_raw())?;
                 }
                 self.perform(notification, &socket, bytes)
@@ -59,10 +66,11 @@ impl Supervisor {
         &self,
         notification: &Notification,
         target: &Target,
+        user: Option<&User>,
         socket: &OwnedFd,
         path: &[u8],
     ) -> nix::Result<()> {
-        let file = resolve::open(target.thread(), path)?;
+        let file = resolve::open(target.thread(), path, user)?;
         let stat = fstat(&file)?;
         let inode = Inode::of(&stat);
         // Nobody can listen on any other kind of file; the kernel knows with what error that fails.
@@ -70,7 +78,7 @@ impl Supervisor {
             // Programs take the one for a wall, and the other for a file that somebody left behind.
             return Err(if self.host.listens_on(inode) { Errno::EACCES } else { Errno::ECONNREFUSED });
         }
-        self.perform(notification, socket, &address_of(file.as_fd()))
+        act_as(user, || self.perform(notification, socket, &address_of(file.as_fd())))
     }
 
     /// The call itself. It may wait, as the caller would.
@@ -86,6 +94,14 @@ impl Supervisor {
                 result => return result,
             }
         }
+    }
+}
+
+/// Does something as another user, if there is one.
+pub(super) fn act_as<T>(user: Option<&User>, act: impl FnOnce() -> nix::Result<T>) -> nix::Result<T> {
+    match user {
+        Some(user) => sys::credentials::act_as(user, act),
+        None => act(),
     }
 }
 

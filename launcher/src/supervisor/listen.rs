@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use super::{Notification, Supervisor, Target};
+use super::{Network, Notification, Supervisor, Target};
 use crate::sys;
 
 impl Supervisor {
@@ -13,7 +13,7 @@ impl Supervisor {
             let socket = target.descriptor(notification.request().arguments[0])?;
             let is_unix = sys::socket::option(socket.as_fd(), libc::SO_DOMAIN)? == libc::AF_UNIX;
             // A socket that came from outside is bound to a file of the host.
-            if is_unix && self.networks.is_inside(socket.as_fd()) {
+            if is_unix && self.networks.of(socket.as_fd()) != Network::Outside {
                 let file = sys::socket::bound_file(socket.as_fd())?;
                 if notification.is_waiting() {
                     self.inodes.learn(file);

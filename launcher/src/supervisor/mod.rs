@@ -20,6 +20,9 @@
 //! wherever they are connected from, and are captured there. Going on with `listen` is harmless: who swaps the descriptor
 //! ends up with a listening socket that is not in the set.
 //!
+//! As real root, the command may become other users. A connect is then made as the user who makes it, since the file must
+//! be open to that user, and the peer asks who it is (SO_PEERCRED).
+//!
 //! A datagram socket takes an address with each message, in memory that no filter can see. So the filter refuses unix
 //! datagram sockets (EACCES), and what `socketpair` makes of that type is a pair of type SEQPACKET instead ([`pairs`]).
 //!
@@ -74,7 +77,18 @@ struct Supervisor {
     judge: Box<Judge>,
 }
 
-/// Whose network a socket is of. A descriptor can come along from outside: by inheritance, or sent by a program of the
+/// Which network a socket is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Network {
+    /// The sandbox's, which is captured.
+    Sandbox,
+    /// One that a program inside made. It leads nowhere.
+    Below,
+    /// Another one.
+    Outside,
+}
+
+/// Tells networks from each other. A descriptor can come along from outside: by inheritance, or sent by a program of the
 /// host's over a socket of the sandbox's.
 struct Networks {
     own: u64,
@@ -82,13 +96,12 @@ struct Networks {
 }
 
 impl Networks {
-    /// Whether the socket is of the sandbox's network, or of one made inside.
-    fn is_inside(&self, socket: BorrowedFd) -> bool {
+    fn of(&self, socket: BorrowedFd) -> Network {
         match sys::socket::network_namespace(socket) {
-            Ok(network) if network == self.sandbox => true,
+            Ok(network) if network == self.sandbox => Network::Sandbox,
             // Root outside administers networks of others too, but the own is the one that sockets come from.
-            Ok(network) => network != self.own && sys::socket::is_administered(socket),
-            Err(_) => false,
+            Ok(network) if network != self.own && sys::socket::is_administered(socket) => Network::Below,
+            _ => Network::Outside,
         }
     }
 }

@@ -14,7 +14,9 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open as open_path, openat, openat2
 use nix::sys::stat::{Mode, fstat};
 use nix::unistd::Pid;
 
+use super::connect::act_as;
 use super::inodes::Inode;
+use crate::sys::credentials::User;
 
 const HANDLE: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);
 
@@ -24,17 +26,25 @@ const ATTEMPTS: usize = 8;
 /// Names of a process for itself, which mean another one to us, and what follows them there.
 const OWN: [(&[u8], &str); 3] = [(b"/proc/self", ""), (b"/proc/thread-self", ""), (b"/dev/fd", "fd")];
 
-/// Opens it. Errors are those that the process would see.
-pub(super) fn open(thread: Pid, path: &[u8]) -> nix::Result<OwnedFd> {
+/// Opens it, with the rights of `user`, if the process has other ones than netbox. Errors are those that the process would
+/// see.
+pub(super) fn open(thread: Pid, path: &[u8], user: Option<&User>) -> nix::Result<OwnedFd> {
     let process = PathBuf::from(format!("/proc/{thread}"));
     if let Some(own) = rewrite(&process, path) {
-        return open_path(&own, HANDLE, Mode::empty());
+        // Its own descriptors it may open, as it could use them. Further on it would be netbox who opens.
+        let is_descriptor = own.parent().is_some_and(|folder| folder == process.join("fd"));
+        return if user.is_none() || is_descriptor {
+            open_path(&own, HANDLE, Mode::empty())
+        } else {
+            Err(Errno::EACCES)
+        };
     }
     if path.first() == Some(&b'/') {
-        return below(&handle(&process, "root")?, path);
+        let root = handle(&process, "root")?;
+        return act_as(user, || below(&root, path));
     }
     let folder = handle(&process, "cwd")?;
-    match resolve(&folder, path, ResolveFlag::RESOLVE_NO_SYMLINKS) {
+    match act_as(user, || resolve(&folder, path, ResolveFlag::RESOLVE_NO_SYMLINKS)) {
         Err(Errno::ELOOP) => {}
         other => return other,
     }
@@ -43,11 +53,11 @@ pub(super) fn open(thread: Pid, path: &[u8]) -> nix::Result<OwnedFd> {
     let mut absolute = readlink(&process.join("cwd"))?.into_vec();
     let is_same = below(&root, &absolute).is_ok_and(|found| same(&found, &folder).unwrap_or(false));
     if !is_same {
-        return openat(&folder, OsStr::from_bytes(path), HANDLE, Mode::empty());
+        return act_as(user, || openat(&folder, OsStr::from_bytes(path), HANDLE, Mode::empty()));
     }
     absolute.push(b'/');
     absolute.extend_from_slice(path);
-    below(&root, &absolute)
+    act_as(user, || below(&root, &absolute))
 }
 
 fn handle(process: &Path, name: &str) -> nix::Result<OwnedFd> {
@@ -99,7 +109,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     fn number(path: &[u8]) -> nix::Result<u64> {
-        Ok(fstat(open(nix::unistd::gettid(), path)?)?.st_ino)
+        Ok(fstat(open(nix::unistd::gettid(), path, None)?)?.st_ino)
     }
 
     #[test]

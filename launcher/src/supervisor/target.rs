@@ -12,7 +12,9 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
 
 use super::Notification;
+use crate::id_maps;
 use crate::sys;
+use crate::sys::credentials::User;
 
 /// Whoever waits for an answer.
 pub(super) struct Target {
@@ -33,6 +35,16 @@ impl Target {
 
     pub(super) fn thread(&self) -> Pid {
         self.thread
+    }
+
+    /// The user as whom a connect is to be made, where that is another one than netbox's: root's command may have become
+    /// somebody else, who may open less, and whom the peer of the connection is to see.
+    pub(super) fn other_user(&self) -> nix::Result<Option<User>> {
+        if !id_maps::is_root() {
+            return Ok(None);
+        }
+        let user = user(&status(self.thread.as_raw())?).ok_or(Errno::EACCES)?;
+        Ok((user.uid != 0).then_some(user))
     }
 
     /// A copy of the descriptor that an argument names; the kernel looks at the low half alone.
@@ -66,15 +78,42 @@ impl Target {
     }
 }
 
+/// Who a process acts as, from the text of its `status` (proc(5)): the last of the four numbers of a kind is what files are
+/// opened with.
+fn user(status: &str) -> Option<User> {
+    let numbers = |name: &str| -> Option<Vec<u32>> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().map(|number| number.parse().ok()).collect()
+    };
+    let (uid, gid) = (*numbers("Uid:")?.get(3)?, *numbers("Gid:")?.get(3)?);
+    Some(User { uid, gid, groups: numbers("Groups:")? })
+}
+
 /// connect(2) and its like never fail with EPERM for what they document; EACCES is the word for a wall.
 fn forbidden(errno: Errno) -> Errno {
     if errno == Errno::EPERM { Errno::EACCES } else { errno }
 }
 
+fn status(thread: i32) -> nix::Result<String> {
+    std::fs::read_to_string(format!("/proc/{thread}/status")).map_err(|error| super::io_to_errno(&error))
+}
+
 /// The process of a thread (proc(5): `Tgid`).
 fn process_of(thread: i32) -> nix::Result<i32> {
-    let status =
-        std::fs::read_to_string(format!("/proc/{thread}/status")).map_err(|error| super::io_to_errno(&error))?;
+    let status = status(thread)?;
     let process = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
     process.ok_or(Errno::ESRCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_is_who_opens_files() {
+        let status = "Name:\tx\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nFDSize:\t64\nGroups:\t9 10 \n";
+        assert_eq!(user(status), Some(User { uid: 4, gid: 8, groups: vec![9, 10] }));
+        assert_eq!(user("Uid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t\n").map(|user| user.groups), Some(vec![]));
+        assert_eq!(user("Uid:\t1\t2\n"), None);
+    }
 }

@@ -1,5 +1,6 @@
 //! The system calls that no safe wrapper covers. All `unsafe` of the launcher is in this folder, each with its reason.
 
+pub(crate) mod credentials;
 pub(crate) mod seccomp;
 pub(crate) mod socket;
 pub(crate) mod thread;

@@ -111,3 +111,56 @@ pub(crate) fn add_descriptor(
     // SAFETY: the kernel reads `addition`, whose size is part of the ioctl's number.
     Errno::result(unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ADDFD, &raw const addition) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::prctl::set_no_new_privs;
+    use nix::sys::wait::{WaitStatus, waitpid};
+    use nix::unistd::ForkResult;
+
+    /// Runs it in a child, since a filter stays for life. The value is what it gives back.
+    fn in_child(act: impl FnOnce() -> u8) -> i32 {
+        match crate::sys::fork().unwrap() {
+            // SAFETY: `_exit` ends the child without running what belongs to the parent.
+            ForkResult::Child => unsafe { libc::_exit(act().into()) },
+            ForkResult::Parent { child } => match waitpid(child, None).unwrap() {
+                WaitStatus::Exited(_, code) => code,
+                status => panic!("{status:?}"),
+            },
+        }
+    }
+
+    /// Traps connect(2) alone.
+    fn trap_connect() -> nix::Result<OwnedFd> {
+        let instruction = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+        set_no_new_privs()?;
+        load(&[
+            instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+            instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_connect as u32),
+            instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_USER_NOTIF),
+            instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+        ])
+    }
+
+    #[test]
+    fn without_a_supervisor_a_trapped_call_fails() {
+        let errno = in_child(|| {
+            let Ok(listener) = trap_connect() else { return 0 };
+            drop(listener);
+            // SAFETY: no pointers but null.
+            let result = unsafe { libc::connect(0, std::ptr::null(), 0) };
+            Errno::result(result).err().map_or(0, |errno| errno as u8)
+        });
+        assert_eq!(errno, libc::ENOSYS);
+    }
+
+    #[test]
+    fn there_can_be_one_supervisor() {
+        let errno = in_child(|| {
+            let Ok(_listener) = trap_connect() else { return 0 };
+            trap_connect().err().map_or(0, |errno| errno as u8)
+        });
+        assert_eq!(errno, libc::EBUSY);
+    }
+}
