@@ -42,7 +42,7 @@ impl Effective {
         };
         for rule in self.policy.allow().iter().filter(loopback) {
             voice.warn(format_args!(
-                "{}: rule `{}`: inside, loopback is the sandbox's own and needs no rule; this machine's is not reached by it",
+                "{}: rule `{}`: inside, loopback is the sandbox's own and needs no rule; a connect to it does not reach this machine's",
                 rule.source(),
                 rule.text()
             ));
