@@ -9,7 +9,8 @@
 //! * `EAFNOSUPPORT` for every socket family but unix, inet, inet6 and netlink: vsock reaches the host past every
 //!   network namespace, and others open paths of their own. `socketpair` likewise.
 //! * `EACCES` for unix sockets of type DGRAM and RAW (which is another name for it): they take a path with each message.
-//! * To the supervisor (`supervisor`), which is netbox outside: `connect`, `listen`, and `socketpair` of those types.
+//! * To the supervisor (`supervisor`), which is netbox outside: `connect`, `listen`, `landlock_create_ruleset`, and
+//!   `socketpair` of those types.
 //! * `EPERM` for the kernel's keyrings (`keyctl`, `add_key`, `request_key`: upcalls run outside), and for what a
 //!   program under confinement has no use for and an attacker has: bpf, perf, userfaultfd, kexec, modules.
 //! * `EPERM` for `SO_BINDTODEVICE` and `SO_BINDTOIFINDEX`: never an escape, but a connect bound to the stub hangs.
@@ -88,7 +89,7 @@ fn program() -> Vec<sock_filter> {
     for number in FORBIDDEN {
         p.if_equal(number as u32, &[refuse(Errno::EPERM)]);
     }
-    for number in [libc::SYS_connect, libc::SYS_listen] {
+    for number in [libc::SYS_connect, libc::SYS_listen, libc::SYS_landlock_create_ruleset] {
         p.if_equal(number as u32, &[SUPERVISE]);
     }
     for (number, datagrams) in [(libc::SYS_socket, refuse(Errno::EACCES)), (libc::SYS_socketpair, SUPERVISE)] {
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn connect_and_listen_are_supervised_on_every_socket() {
-        for call in [libc::SYS_connect, libc::SYS_listen] {
+        for call in [libc::SYS_connect, libc::SYS_listen, libc::SYS_landlock_create_ruleset] {
             assert_eq!(verdict(NATIVE, call as u32, [3, 0, 16]), TRAP);
         }
         for call in [libc::SYS_bind, libc::SYS_accept4, libc::SYS_sendmsg, libc::SYS_sendto] {

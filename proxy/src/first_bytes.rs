@@ -170,7 +170,8 @@ impl LineWatch {
 
     fn step(&mut self, byte: u8) -> Stage {
         match self.stage {
-            Stage::Leading if matches!(byte, b'\r' | b'\n') => Stage::Leading,
+            // Some servers skip white space there too.
+            Stage::Leading if matches!(byte, b'\r' | b'\n' | b' ' | b'\t') => Stage::Leading,
             Stage::Leading | Stage::Method if is_token(byte) => {
                 self.method.push(byte);
                 Stage::Method
@@ -299,7 +300,8 @@ mod tests {
             (b"*1\r\n$4\r\nPING\r\n", Other),
             (b"AMQP\0\0\x09\x01", Other),
             (b"\0\0\0\x08\x04\xd2\x16\x2f", Other),
-            (b" GET / HTTP/1.1\r\n", Other),
+            (b" GET / HTTP/1.1\r\n", Http),
+            (b"\t \r\nGET / HTTP/1.1\r\n", Http),
             (b"\xffGET / HTTP/1.1\r\n", Other),
             (b"\x16", U(Tls)),
             (b"\x16\x03\x01\x02\x00\x01\x00", U(Tls)),

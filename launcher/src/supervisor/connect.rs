@@ -17,8 +17,8 @@ const PATH: usize = 2;
 const LONGEST_PATH: usize = 108;
 
 impl Supervisor {
-    /// Performs the call. The value is what the caller gets.
-    pub(super) fn connect(&self, notification: &Notification) -> nix::Result<()> {
+    /// Performs the call. `crowded`: no thread is left to answer another one.
+    pub(super) fn connect(&self, notification: &Notification, crowded: bool) -> nix::Result<()> {
         let [descriptor, address, length, ..] = notification.request().arguments;
         let target = Target::of(notification)?;
         let socket = target.descriptor(descriptor)?;
@@ -37,6 +37,8 @@ impl Supervisor {
             return Err(Errno::EACCES);
         }
         match domain {
+            // In the queue of a unix listener it may wait for ever, and then nobody answers any other call.
+            libc::AF_UNIX if crowded => Err(Errno::EAGAIN),
             libc::AF_UNIX => {
                 let user = target.other_user()?;
                 match path(bytes) {
@@ -78,7 +80,12 @@ impl Supervisor {
             // Programs take the one for a wall, and the other for a file that somebody left behind.
             return Err(if self.host.listens_on(inode) { Errno::EACCES } else { Errno::ECONNREFUSED });
         }
-        act_as(user, || self.perform(notification, socket, &address_of(file.as_fd())))
+        let result = act_as(user, || self.perform(notification, socket, &address_of(file.as_fd())));
+        if result == Err(Errno::ECONNREFUSED) {
+            // Nobody listens any more: the place is for somebody who does. Who listens again is learned again.
+            self.inodes.forget(inode);
+        }
+        result
     }
 
     /// The call itself. It may wait, as the caller would.

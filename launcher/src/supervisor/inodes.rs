@@ -75,7 +75,7 @@ pub(super) struct Inodes {
 
 #[derive(Default)]
 struct Own {
-    pins: HashMap<Inode, OwnedFd>,
+    pins: HashMap<Inode, Arc<OwnedFd>>,
     /// So many are enough to look.
     many: usize,
 }
@@ -89,15 +89,30 @@ impl Inodes {
     /// Adds the file that a socket of the sandbox, which is about to listen, is bound to.
     pub(super) fn learn(&self, handle: OwnedFd) {
         let Ok(stat) = fstat(handle.as_fd()) else { return };
-        let mut own = self.own();
-        if own.pins.len() >= own.many.clamp(FEW, self.capacity) {
+        let crowd = {
+            let mut own = self.own();
+            let is_crowded = own.pins.len() >= own.many.clamp(FEW, self.capacity);
+            if is_crowded {
+                own.many = own.pins.len() * 2;
+            }
+            is_crowded.then(|| own.pins.clone())
+        };
+        // Without the lock: asking a file system of the sandbox's own may take as long as that likes.
+        for (inode, handle) in crowd.into_iter().flatten() {
             // Those without a name left can be reached by nobody but through a descriptor of the file.
-            own.pins.retain(|_, handle| fstat(handle.as_fd()).is_ok_and(|stat| stat.st_nlink > 0));
-            own.many = own.pins.len() * 2;
+            if !fstat(handle.as_fd()).is_ok_and(|stat| stat.st_nlink > 0) {
+                self.forget(inode);
+            }
         }
+        let mut own = self.own();
         if own.pins.len() < self.capacity {
-            own.pins.entry(Inode::of(&stat)).or_insert(handle);
+            own.pins.entry(Inode::of(&stat)).or_insert(Arc::new(handle));
         }
+    }
+
+    /// Removes a file on which nobody listens any more.
+    pub(super) fn forget(&self, inode: Inode) {
+        self.own().pins.remove(&inode);
     }
 
     /// Whether the sandbox may connect to what has this inode.

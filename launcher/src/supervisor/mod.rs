@@ -26,6 +26,9 @@
 //! A datagram socket takes an address with each message, in memory that no filter can see. So the filter refuses unix
 //! datagram sockets (EACCES), and what `socketpair` makes of that type is a pair of type SEQPACKET instead ([`pairs`]).
 //!
+//! A Landlock domain of a program's own would not bind a connect that netbox makes. So `landlock_create_ruleset` is
+//! supervised too: inside, Landlock is of a version that knows nothing of networks ([`landlock`]).
+//!
 //! What a program can notice: a connection's peer sees pid 0 in SO_PEERCRED; a connect that waits is interrupted by
 //! signals that kill and no other; a pair of datagram sockets reads end of file when one end is closed. One such filter
 //! can be in force for a process: a second one, as of a netbox inside a netbox, is refused by the kernel (EBUSY).
@@ -40,6 +43,7 @@ mod connect;
 mod host;
 mod inodes;
 mod judge;
+mod landlock;
 mod listen;
 mod notification;
 pub(crate) mod pairs;
@@ -167,14 +171,17 @@ impl Supervisor {
     fn answer(&self, notification: Notification, crowded: bool) {
         let call = notification.request().call;
         let answer = match call {
-            libc::SYS_connect if crowded => Err(Errno::EAGAIN),
-            libc::SYS_connect => self.connect(&notification),
+            libc::SYS_connect => self.connect(&notification, crowded).map(|()| 0),
+            libc::SYS_landlock_create_ruleset => match landlock::judge(&notification) {
+                Some(answer) => answer,
+                None => return notification.go_on(),
+            },
             libc::SYS_listen => {
                 // Whatever it was, the kernel may go on: at worst the socket is not in the set.
                 self.listen(&notification);
                 return notification.go_on();
             }
-            libc::SYS_socketpair => self.make_pair(&notification),
+            libc::SYS_socketpair => self.make_pair(&notification).map(|()| 0),
             _ => Err(Errno::ENOSYS),
         };
         notification.answer(answer);

@@ -61,9 +61,9 @@ impl Notification<'_> {
         seccomp::add_descriptor(self.listener.0.as_fd(), self.request.id, descriptor, close_on_exec)
     }
 
-    pub(super) fn answer(self, result: nix::Result<()>) {
+    pub(super) fn answer(self, result: nix::Result<u32>) {
         self.send(match result {
-            Ok(()) => Answer::Done,
+            Ok(value) => Answer::Done(value),
             Err(errno) => Answer::Fail(errno),
         });
     }

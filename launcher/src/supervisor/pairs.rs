@@ -25,11 +25,16 @@ impl Supervisor {
         if !matches!(protocol as u32 as i32, 0 | libc::PF_UNIX) {
             return Err(Errno::EPROTONOSUPPORT);
         }
-        let target = Target::of(notification)?;
+        // By handle and never by number: a read may wait on a page for as long as the program likes (a file system of
+        // its own can serve the page), and its number may be a process of the host's by the time of the write.
+        let memory = Target::of(notification)?.memory()?;
+        if !notification.is_waiting() {
+            return Err(Errno::EINTR);
+        }
         // See that the place can be written to before anything is put into the process.
         let mut numbers = [0; 8];
-        target.read(place, &mut numbers)?;
-        target.write(place, &numbers)?;
+        memory.read(place, &mut numbers)?;
+        memory.write(place, &numbers)?;
         let (one, other) = self.ask_for_pair(flags & libc::SOCK_NONBLOCK != 0)?;
         if !notification.is_waiting() {
             return Err(Errno::EINTR);
@@ -38,7 +43,7 @@ impl Supervisor {
         for (number, end) in numbers.chunks_exact_mut(4).zip([one, other]) {
             number.copy_from_slice(&notification.add_descriptor(end.as_fd(), close_on_exec)?.to_ne_bytes());
         }
-        target.write(place, &numbers)
+        memory.write(place, &numbers)
     }
 
     fn ask_for_pair(&self, nonblocking: bool) -> nix::Result<(OwnedFd, OwnedFd)> {

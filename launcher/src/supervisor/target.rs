@@ -4,11 +4,13 @@
 //! not dumpable included. Where it may not (a program that its user may execute and not read, a hardened ptrace scope),
 //! the call fails with EACCES.
 
-use std::io::{IoSlice, IoSliceMut};
+use std::fs::File;
+use std::io::IoSliceMut;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
-use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
 use super::Notification;
@@ -67,14 +69,28 @@ impl Target {
         }
     }
 
-    /// Writes all of `bytes` to its memory.
+    /// Its memory, to be written to. It stays this process's, whatever its number comes to mean: but whose it was when it
+    /// was opened is only known when the caller is seen to wait afterwards.
+    pub(super) fn memory(&self) -> nix::Result<Memory> {
+        Memory::open(self.thread).map_err(forbidden)
+    }
+}
+
+/// The memory of a process, by handle (proc(5): `mem`). After its end nothing is read or written.
+pub(super) struct Memory(File);
+
+impl Memory {
+    fn open(thread: Pid) -> nix::Result<Self> {
+        let file = File::options().read(true).write(true).open(format!("/proc/{thread}/mem"));
+        file.map(Self).map_err(|error| super::io_to_errno(&error))
+    }
+
+    pub(super) fn read(&self, address: u64, buffer: &mut [u8]) -> nix::Result<()> {
+        self.0.read_exact_at(buffer, address).map_err(|_| Errno::EFAULT)
+    }
+
     pub(super) fn write(&self, address: u64, bytes: &[u8]) -> nix::Result<()> {
-        let remote = [RemoteIoVec { base: address as usize, len: bytes.len() }];
-        match process_vm_writev(self.thread, &[IoSlice::new(bytes)], &remote) {
-            Ok(written) if written == bytes.len() => Ok(()),
-            Ok(_) => Err(Errno::EFAULT),
-            Err(errno) => Err(forbidden(errno)),
-        }
+        self.0.write_all_at(bytes, address).map_err(|_| Errno::EFAULT)
     }
 }
 
@@ -108,6 +124,23 @@ fn process_of(thread: i32) -> nix::Result<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_belongs_to_a_process_and_not_to_its_number() {
+        let own = Memory::open(nix::unistd::getpid()).unwrap();
+        let mut word = [7u8; 8];
+        let place = std::ptr::from_mut(&mut word) as u64;
+        own.write(place, &[9; 8]).unwrap();
+        let mut read = [0; 8];
+        own.read(place, &mut read).unwrap();
+        assert_eq!(read, [9; 8]);
+        assert_eq!(own.write(8, &[0; 8]), Err(Errno::EFAULT));
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let memory = Memory::open(Pid::from_raw(child.id() as i32)).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(memory.read(place, &mut read), Err(Errno::EFAULT), "whoever has the number now");
+    }
 
     #[test]
     fn the_user_is_who_opens_files() {

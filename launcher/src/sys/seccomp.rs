@@ -22,8 +22,8 @@ pub(crate) struct Request {
 pub(crate) enum Answer {
     /// The kernel performs it, with whatever its arguments point to by then.
     Continue,
-    /// It was performed, and succeeded with 0.
-    Done,
+    /// It was performed, and succeeded with this value.
+    Done(u32),
     /// It fails.
     Fail(Errno),
 }
@@ -76,15 +76,28 @@ pub(crate) fn receive(listener: BorrowedFd) -> nix::Result<Request> {
 /// # Errors
 /// `ENOENT`: the thread is gone, or was answered before.
 pub(crate) fn answer(listener: BorrowedFd, id: u64, answer: Answer) -> nix::Result<()> {
-    let (error, flags) = match answer {
-        Answer::Continue => (0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
-        Answer::Done => (0, 0),
-        Answer::Fail(errno) => (-(errno as i32), 0),
+    let (val, error, flags) = match answer {
+        Answer::Continue => (0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
+        Answer::Done(value) => (i64::from(value), 0, 0),
+        Answer::Fail(errno) => (0, -(errno as i32), 0),
     };
-    let response = libc::seccomp_notif_resp { id, val: 0, error, flags };
+    let response = libc::seccomp_notif_resp { id, val, error, flags };
     // SAFETY: the kernel reads `response`, whose size is part of the ioctl's number.
     let result = unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const response) };
     Errno::result(result).map(drop)
+}
+
+/// `linux/landlock.h` has it; libc does not.
+pub(crate) const LANDLOCK_CREATE_RULESET_VERSION: u32 = 1;
+
+/// The version of the kernel's Landlock (landlock_create_ruleset(2)).
+pub(crate) fn landlock_version() -> nix::Result<u32> {
+    let (none, nothing) = (std::ptr::null::<libc::c_void>(), 0usize);
+    // SAFETY: a question about the version, which reads no memory.
+    let result =
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, none, nothing, LANDLOCK_CREATE_RULESET_VERSION) };
+    // Versions are small numbers.
+    Ok(u32::try_from(Errno::result(result)?).unwrap_or_default())
 }
 
 /// Whether the thread still waits for the answer to this call. If it does, then it did all along, and its number has

@@ -20,6 +20,7 @@ tests![
     the_command_has_the_users_own_number needs [],
     the_working_folder_is_kept needs [],
     the_environment_is_passed_on needs [],
+    landlock_inside_knows_files_alone needs [PYTHON],
 ];
 
 const FLAGS: [&str; 2] = ["--allow", "other.example.com"];
@@ -112,4 +113,29 @@ fn the_working_folder_is_kept(world: &World) {
 
 fn the_environment_is_passed_on(world: &World) {
     world.netbox(&FLAGS).env("MINE", "and only mine").exec(&["env"]).says("MINE=and only mine\n");
+}
+
+/// Rules about connects would bind the program, and it is netbox that connects: so there are none to be had, and programs
+/// that ask are told so.
+fn landlock_inside_knows_files_alone(world: &World) {
+    let script = "
+import ctypes, os, struct
+libc = ctypes.CDLL(None, use_errno=True)
+version = libc.syscall(444, None, 0, 1)
+print('version', version)
+connects = struct.pack('QQ', 0, 2)
+print('connects', 'yes' if libc.syscall(444, connects, len(connects), 0) >= 0 else os.strerror(ctypes.get_errno()))
+files = struct.pack('QQ', 1, 0)
+print('files', libc.syscall(444, files, len(files), 0) >= 0)
+";
+    let bare = world.bare().exec(&["python3", "-c", script]);
+    let outcome = world.netbox(&["--allow", "other.example.com"]).exec(&["python3", "-c", script]);
+    let version = |text: String| -> i32 {
+        text.lines().next().and_then(|line| line.strip_prefix("version ")?.parse().ok()).unwrap_or(0)
+    };
+    // A kernel without Landlock says -1, here as there.
+    assert_eq!(version(outcome.stdout()), version(bare.stdout()).min(3), "{outcome}");
+    if version(bare.stdout()) > 0 {
+        outcome.says("connects Argument list too long").says("files True");
+    }
 }
