@@ -36,6 +36,10 @@
 //! If netbox dies, so does the sandbox; in between, the calls fail with ENOSYS. A call that netbox cannot understand, or
 //! has no thread left for, fails too. [`pool`] has the threads.
 //!
+//! What it costs (`benches/connects.rs`; three runs on two processors, Linux 6.18): a TCP connect over loopback 43 to 46 us
+//! instead of 15 to 21, a unix connect 18 to 31 instead of 3 to 4. With 32 threads 26,000 connects a second instead of
+//! 33,000 to 53,000 (TCP), and 24,000 to 39,000 instead of 90,000 to 154,000 (unix).
+//!
 //! Linux 7.1 can do the unix part by itself (Landlock, LANDLOCK_ACCESS_FS_RESOLVE_UNIX). Connects would be supervised
 //! there too, for the judge below, so that this wall stands on every kernel alike.
 
