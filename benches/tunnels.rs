@@ -109,10 +109,16 @@ async fn compare() {
     let mut ways = vec![Way { name: "direct", proxy: None, _program: None }, netbox()];
     ways.extend(squid(folder.path()));
     ways.extend(tinyproxy(folder.path()));
-    for way in &ways {
-        // Warm up, and see that it works at all: what fails is fast.
-        tokio::time::timeout(PATIENCE, ready(way)).await.expect("the proxy opens a tunnel");
+    // Warm up, and see that it works at all: what fails is fast. Another proxy than netbox may not start as this user.
+    let mut working = Vec::new();
+    for way in ways {
+        match tokio::time::timeout(PATIENCE, ready(&way)).await {
+            Ok(_) => working.push(way),
+            Err(_) if ["squid", "tinyproxy"].contains(&way.name) => println!("{} does not work here", way.name),
+            Err(_) => panic!("{} opens no tunnel", way.name),
+        }
     }
+    let ways = working;
     println!("one tunnel, {} MiB, median of {BYTE_ROUNDS}, MiB/s", BYTES >> 20);
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
     for _ in 0..BYTE_ROUNDS {

@@ -80,12 +80,9 @@ impl Supervisor {
             // Programs take the one for a wall, and the other for a file that somebody left behind.
             return Err(if self.host.listens_on(inode) { Errno::EACCES } else { Errno::ECONNREFUSED });
         }
-        let result = act_as(user, || self.perform(notification, socket, &address_of(file.as_fd())));
-        if result == Err(Errno::ECONNREFUSED) {
-            // Nobody listens any more: the place is for somebody who does. Who listens again is learned again.
-            self.inodes.forget(inode);
-        }
-        result
+        // A refusal says nothing about the place in the set: a client may come between a server's trapped `listen` and the
+        // kernel's.
+        act_as(user, || self.perform(notification, socket, &address_of(file.as_fd())))
     }
 
     /// The call itself. It may wait, as the caller would.

@@ -110,8 +110,8 @@ impl Inodes {
         }
     }
 
-    /// Removes a file on which nobody listens any more.
-    pub(super) fn forget(&self, inode: Inode) {
+    /// Removes a file that is gone.
+    fn forget(&self, inode: Inode) {
         self.own().pins.remove(&inode);
     }
 
