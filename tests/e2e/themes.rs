@@ -3,6 +3,7 @@
 mod addresses;
 mod check;
 mod descriptors;
+mod doctor;
 mod events;
 mod exit_codes;
 mod explicit;
@@ -38,6 +39,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         events::TESTS,
         usage::TESTS,
         check::TESTS,
+        doctor::TESTS,
         proxy::TESTS,
         explicit::TESTS,
     ];
