@@ -52,6 +52,10 @@ impl Supervisor {
                     && let Some(destination) = judge::captured(socket.as_fd(), domain, bytes)
                 {
                     judge::ask(&*self.judge, destination, target.thread().as_raw())?;
+                    if judge::is_link_local(destination) {
+                        // Its zone binds the socket to the stub, where the SYN is lost: it would fail by a timeout.
+                        return Err(Errno::ENETUNREACH);
+                    }
                 }
                 self.perform(notification, &socket, bytes)
             }

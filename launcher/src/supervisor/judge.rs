@@ -28,6 +28,11 @@ pub(super) fn captured(socket: BorrowedFd, domain: i32, address: &[u8]) -> Optio
     (!is_own && destination.port() != DNS && destination.port() != 0 && is_stream()).then_some(destination)
 }
 
+/// Whether it is an address of a link (RFC 4291, section 2.5.6). The only link leads nowhere.
+pub(super) fn is_link_local(destination: SocketAddr) -> bool {
+    matches!(destination.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
 /// The address in the bytes of a `sockaddr_in` or `sockaddr_in6`, as the kernel reads it for a socket of this domain.
 fn destination(domain: i32, bytes: &[u8]) -> Option<SocketAddr> {
     let family = i32::from(u16::from_ne_bytes(*bytes.first_chunk()?));

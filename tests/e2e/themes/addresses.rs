@@ -26,6 +26,7 @@ tests![
     the_loopback_of_the_host_is_itself_in_mode_open needs [CURL],
     a_name_that_is_rebound_is_vetted_anew needs [PYTHON],
     the_hosts_own_address_is_refused needs [CURL],
+    an_address_of_the_link_is_unreachable_at_once needs [PYTHON],
 ];
 
 /// Runs curl for the URL bare, which reaches the address, and then under netbox, where nothing arrives at it.
@@ -227,4 +228,19 @@ fn a_name_that_is_rebound_is_vetted_anew(world: &World) {
     let arrived: Vec<_> = arrived.iter().filter(|arrival| arrival.service != "dns").collect();
     assert!(arrived.is_empty(), "nothing reaches the host's loopback: {arrived:#?}");
     outcome.decided("deny", &host.name, 80, "non-public");
+}
+
+/// A socket that is bound to the stub by the zone of its address could wait for an answer until the program gives up.
+fn an_address_of_the_link_is_unreachable_at_once(world: &World) {
+    let script = "
+import errno, socket
+for port in (80, 5432):
+    address = socket.getaddrinfo('fe80::1%eth0', port, type=socket.SOCK_STREAM)[0][4]
+    connection = socket.socket(socket.AF_INET6)
+    connection.settimeout(60)
+    print(port, errno.errorcode[connection.connect_ex(address)])
+";
+    let outcome = world.netbox(&["--allow", "other.example.com"]).exec(&["python3", "-c", script]);
+    outcome.exits_with(0).says("80 ENETUNREACH").says("5432 EACCES");
+    outcome.refused("fe80::1", 5432, "address-not-listed");
 }
