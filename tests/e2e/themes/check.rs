@@ -87,7 +87,12 @@ fn json_has_one_object_a_target(world: &World) {
 fn no_name_is_looked_up(world: &World) {
     let host = world.zone().host("check-lookup");
     let mark = world.mark();
-    world.netbox_words().exec(&["check", "--allow", &host.name, &host.name]).exits_with(0);
+    world
+        .netbox_words()
+        .exec(&["check", "--allow", &host.name, &host.name])
+        .exits_with(0)
+        .says("allow")
+        .says(&host.name);
     world.assert_untouched(mark, &host);
 }
 
