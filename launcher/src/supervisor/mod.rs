@@ -61,7 +61,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::{io, thread};
 
 use nix::errno::Errno;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 pub use inodes::AllowedSocket;
@@ -128,7 +128,7 @@ impl Supervision {
         judge: Box<Judge>,
     ) -> Result<Self, Failure> {
         let step = Step::UnixSockets;
-        let descriptors = raise_descriptor_limit();
+        let descriptors = descriptor_limit();
         sys::thread::make_interruptible().at(step, "sigaction")?;
         let own = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).at(step, "socket")?;
         let number = |socket: BorrowedFd| sys::socket::network_namespace(socket).at(step, "SO_NETNS_COOKIE");
@@ -162,12 +162,10 @@ fn receive_listener(channel: &Channel) -> Option<OwnedFd> {
     }
 }
 
-/// Each listening socket of the sandbox costs netbox a descriptor. The command's process comes from one that was made
-/// before, and keeps its limit. The value is the limit that is in force then.
-fn raise_descriptor_limit() -> usize {
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
-    let limit = setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_or(soft, |()| hard);
-    usize::try_from(limit).unwrap_or(usize::MAX)
+/// How many descriptors this process may have: each listening socket of the sandbox costs one. The limit is raised before
+/// ([`become_carrier`](crate::become_carrier)).
+fn descriptor_limit() -> usize {
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| usize::try_from(soft).unwrap_or(usize::MAX))
 }
 
 impl Supervisor {

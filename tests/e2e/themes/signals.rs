@@ -45,7 +45,7 @@ fn reaches_the_command(world: &World, signal: Signal, name: &str) {
 }
 
 fn a_command_that_ends_takes_its_background_processes_along(world: &World) {
-    let marker = "e2e-background-marker";
+    let marker = &unique("background");
     let script =
         format!("setsid sh -c 'trap \"\" HUP TERM INT; sleep 1000 & wait' {marker} >/dev/null 2>&1 </dev/null & :");
     world.netbox(&FLAGS).exec(&["sh", "-c", &script]).exits_with(0);
@@ -60,7 +60,7 @@ fn stubborn(marker: &str) -> [String; 4] {
 }
 
 fn a_kill_of_netbox_while_the_command_runs_leaves_nothing(world: &World) {
-    let marker = "e2e-running-marker";
+    let marker = &unique("running");
     let running = world.netbox(&FLAGS).env("MARKER", marker).start(&stubborn(marker));
     running.wait_for_stdout("ready\n");
     assert!(marked(marker).len() > 2, "netbox and both shells are found by their marker");
@@ -74,7 +74,7 @@ fn a_kill_of_netbox_while_the_command_runs_leaves_nothing(world: &World) {
 /// after the kill is waited for.
 fn a_kill_of_netbox_at_any_moment_leaves_nothing(world: &World) {
     for step in 0..40 {
-        let marker = format!("e2e-moment-marker-{step}");
+        let marker = unique(&format!("moment-{step}"));
         let moment = Duration::from_micros(750 * step);
         let started = Instant::now();
         let running = world.netbox(&FLAGS).env("MARKER", &marker).start(&stubborn(&marker));
@@ -85,6 +85,11 @@ fn a_kill_of_netbox_at_any_moment_leaves_nothing(world: &World) {
         running.finish();
         assert_gone(&marker);
     }
+}
+
+/// A marker that no other run of the tests has.
+fn unique(name: &str) -> String {
+    format!("e2e-{}-{name}-marker", std::process::id())
 }
 
 #[track_caller]
