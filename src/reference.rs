@@ -31,7 +31,7 @@ fn reference() -> String {
     // Gives every command its full name and usage.
     root.build();
     let mut text = String::from("# The command line\n\n");
-    let _ = writeln!(text, "<!-- Made from src/cli.rs by `{RENEW}`; do not edit it here. -->\n");
+    let _ = writeln!(text, "<!-- Made from src/cli by `{RENEW}`; do not edit it here. -->\n");
     let _ = writeln!(text, "{}\n", about(&root));
     let _ = writeln!(
         text,

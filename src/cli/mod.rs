@@ -1,0 +1,130 @@
+//! What can be typed. No I/O: the meaning of it is resolved elsewhere.
+
+mod events;
+mod policy;
+mod run;
+mod serve;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use events::EventDestination;
+pub use policy::PolicyArguments;
+pub use run::{ProxyEnvironment, RunArguments};
+pub use serve::ServeArguments;
+
+/// Run a command that reaches the hosts on a list, and nothing else.
+#[derive(Debug, Parser)]
+#[command(name = "netbox", version, disable_help_subcommand = true, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a command, and everything that it starts, with the network limited to the policy
+    #[command(override_usage = "netbox run [OPTIONS] [--] CMD [ARG]...", after_long_help = RUN_EXIT_CODES)]
+    Run(RunArguments),
+    /// Say whether a target would be allowed, and by which rule
+    #[command(after_long_help = CHECK_EXIT_CODES)]
+    Check(CheckArguments),
+    /// Say whether netbox can isolate here, and if not, why, and how to fix it
+    #[command(after_long_help = DOCTOR_EXIT_CODES)]
+    Doctor(DoctorArguments),
+    /// The same filter as a proxy, for programs that are told of one
+    #[command(subcommand, disable_help_subcommand = true)]
+    Proxy(ProxyCommand),
+    /// Print a script that completes netbox's commands and flags in a shell
+    Completions(CompletionsArguments),
+    /// Print a manual page, for `man -l -`
+    Man(ManArguments),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ProxyCommand {
+    /// Serve HTTP CONNECT, HTTP and SOCKS5 on one port, for any program on this machine, until SIGINT or SIGTERM
+    #[command(after_long_help = SERVE_EXIT_CODES)]
+    Serve(ServeArguments),
+}
+
+const RUN_EXIT_CODES: &str = "\
+Exit codes: the command's own; 128+N if signal N killed it; 3 with `--fail-on-block`; 124 if its time was over; 125 if \
+netbox failed, and the command did not run or was ended; 126 if it cannot be executed; 127 if it was not found; 2 for \
+wrong usage.";
+const SERVE_EXIT_CODES: &str = "\
+Exit codes: 0 if SIGINT, SIGTERM or SIGHUP ended it; 125 if netbox failed; 2 for wrong usage.";
+const CHECK_EXIT_CODES: &str = "\
+Exit codes: 0 if every target would be allowed; 1 if one would be refused; 2 if one, or the usage, is malformed.";
+const DOCTOR_EXIT_CODES: &str = "Exit codes: 0 if `netbox run` works here; 1 if not.";
+
+#[derive(Args, Debug)]
+pub struct CheckArguments {
+    #[command(flatten)]
+    pub policy: PolicyArguments,
+
+    /// Print one JSON object for each target
+    #[arg(long)]
+    pub json: bool,
+
+    /// `host`, `host:port`, `[v6]:port` or a URL; a host alone is judged on port 443
+    #[arg(required = true, value_name = "TARGET")]
+    pub targets: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct DoctorArguments {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// Do nothing: what the trial sandbox runs
+    #[arg(long, hide = true)]
+    pub inside: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct CompletionsArguments {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Args, Debug)]
+pub struct ManArguments {
+    /// The command that the page is about; netbox as a whole if none is given
+    #[arg(value_name = "COMMAND")]
+    pub commands: Vec<String>,
+}
+
+/// When to say something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    Auto,
+    Always,
+    Never,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn everything_after_the_command_is_the_commands() {
+        let cli = Cli::parse_from(["netbox", "run", "-a", "example.com", "curl", "-v", "--mode", "x", "--", "-q"]);
+        let Command::Run(run) = cli.command else { panic!("not run") };
+        assert_eq!(run.command, ["curl", "-v", "--mode", "x", "--", "-q"]);
+        assert!(!run.quiet && run.policy.mode.is_none());
+    }
+
+    #[test]
+    fn an_unknown_flag_is_no_command() {
+        assert!(Cli::try_parse_from(["netbox", "run", "--alow", "example.com", "true"]).is_err());
+        assert!(Cli::try_parse_from(["netbox", "run", "--", "--odd"]).is_ok());
+    }
+}

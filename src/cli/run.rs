@@ -1,0 +1,76 @@
+//! `netbox run`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::{PolicyArguments, When};
+use crate::duration;
+
+#[derive(Args, Debug)]
+pub struct RunArguments {
+    #[command(flatten)]
+    pub policy: PolicyArguments,
+
+    /// Write events there, as JSON lines: a file, or a descriptor that netbox inherited
+    ///
+    /// A file is appended to. Also from NETBOX_EVENTS.
+    #[arg(long, value_name = "FILE|fd:N")]
+    pub events: Option<OsString>,
+
+    /// Which proxy variables the command sees
+    ///
+    /// `auto` and `none`: none, since every connection is captured. `http`: http_proxy, https_proxy and no_proxy. `all`:
+    /// also all_proxy, as SOCKS5. The caller's own are removed in any case.
+    #[arg(long, value_name = "auto|http|all|none", default_value = "auto")]
+    pub proxy_env: ProxyEnvironment,
+
+    /// Let one unix socket of the host through, which has this path now
+    ///
+    /// Repeatable. Whatever serves it answers to the command as it does to you.
+    #[arg(long, value_name = "PATH")]
+    pub unix_socket: Vec<PathBuf>,
+
+    /// End the command after this time, such as `90s`, `5m`, `1h30m` or `500ms`: TERM, after five seconds KILL; exit code 124
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub timeout: Option<Duration>,
+
+    /// Tell what was refused, on stderr at the end: if anything was, always, or never
+    #[arg(long, value_name = "auto|always|never", default_value = "auto")]
+    pub summary: When,
+
+    /// Exit with 3 if anything was refused and the command itself succeeded
+    #[arg(long)]
+    pub fail_on_block: bool,
+
+    /// Print what would run and with what policy, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// With `--dry-run`: print it as JSON
+    #[arg(long, requires = "dry_run")]
+    pub json: bool,
+
+    /// Say less on stderr: no warnings and no summary
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+
+    /// Say more on stderr
+    #[arg(short, long)]
+    pub verbose: bool,
+
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// Which proxy variables the command sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProxyEnvironment {
+    Auto,
+    Http,
+    All,
+    None,
+}

@@ -1,0 +1,70 @@
+//! `netbox proxy serve`.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+
+use clap::Args;
+
+use super::{PolicyArguments, When};
+
+#[derive(Args, Debug)]
+pub struct ServeArguments {
+    #[command(flatten)]
+    pub policy: PolicyArguments,
+
+    /// Listen there, such as `127.0.0.1:3128` or `[::1]:3128`
+    ///
+    /// Repeatable. With port 0 the system chooses one; the address is said on stderr.
+    #[arg(long, required = true, value_name = "ADDRESS:PORT", value_parser = listen_address)]
+    pub listen: Vec<SocketAddr>,
+
+    /// Let `--listen` take addresses that other machines can reach
+    ///
+    /// There is no authentication: whoever reaches the port can use the proxy.
+    #[arg(long)]
+    pub listen_any: bool,
+
+    /// Write events there, as JSON lines: a file, or a descriptor that netbox inherited
+    ///
+    /// A file is appended to. Also from NETBOX_EVENTS.
+    #[arg(long, value_name = "FILE|fd:N")]
+    pub events: Option<OsString>,
+
+    /// Tell what was refused, on stderr at the end: if anything was, always, or never
+    #[arg(long, value_name = "auto|always|never", default_value = "auto")]
+    pub summary: When,
+
+    /// Say less on stderr: no warnings and no summary
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+
+    /// Say more on stderr
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    if text.starts_with("unix:") {
+        return Err("unix sockets are not supported yet; write an address such as `127.0.0.1:3128`".into());
+    }
+    text.parse().map_err(|_| "write an address and a port, such as `127.0.0.1:3128` or `[::1]:3128`".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use crate::cli::Cli;
+
+    #[test]
+    fn a_proxy_listens_on_addresses_that_are_written_out() {
+        let serve = |listen: &str| Cli::try_parse_from(["netbox", "proxy", "serve", "--listen", listen]);
+        for good in ["127.0.0.1:3128", "[::1]:0"] {
+            assert!(serve(good).is_ok(), "{good}");
+        }
+        for bad in ["3128", ":3128", "localhost:3128", "127.0.0.1", "::1:3128", "unix:/run/x", ""] {
+            assert!(serve(bad).is_err(), "{bad}");
+        }
+        assert!(Cli::try_parse_from(["netbox", "proxy", "serve"]).is_err());
+    }
+}
