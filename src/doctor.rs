@@ -11,8 +11,8 @@ use std::path::Path;
 use netbox_launcher::{Embryo, Failure, Listeners, Outcome, Spec, Step};
 use serde_json::{Value, json};
 
-use crate::cli::{DoctorArguments, ProxyEnvironment};
-use crate::{environment, say};
+use crate::cli::DoctorArguments;
+use crate::say;
 
 /// Netbox cannot isolate here.
 const CANNOT: u8 = 1;
@@ -108,7 +108,7 @@ fn trial() -> Result<Stood, Failure> {
         // In the command's process this is still netbox.
         program: "/proc/self/exe".into(),
         arguments: vec!["doctor".into(), "--inside".into()],
-        environment: environment::compose(env::vars_os(), "doctor", ProxyEnvironment::None),
+        environment: env::vars_os().collect(),
         directory,
         hidden: Vec::new(),
         unix_sockets: Vec::new(),

@@ -9,6 +9,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::cli::EventDestination;
+use crate::variables;
 
 /// An open sink.
 pub struct EventSink {
@@ -22,7 +23,7 @@ pub struct EventSink {
 /// # Errors
 /// What is wrong with it.
 pub fn destination(flag: Option<&OsString>) -> Result<Option<EventDestination>, String> {
-    let text = flag.cloned().or_else(|| env::var_os("NETBOX_EVENTS").filter(|value| !value.is_empty()));
+    let text = flag.cloned().or_else(|| env::var_os(variables::EVENTS).filter(|value| !value.is_empty()));
     text.as_ref().map(EventDestination::parse).transpose()
 }
 

@@ -3,9 +3,10 @@
 use std::io::{self, Write, stdout};
 
 use clap::{Command, CommandFactory};
+use roff::{Roff, bold, roman};
 
 use crate::cli::{Cli, CompletionsArguments, ManArguments};
-use crate::{FAILED, USAGE, say};
+use crate::{FAILED, USAGE, say, variables};
 
 /// Prints the shell's completions. The value is the exit code.
 pub fn completions(arguments: &CompletionsArguments) -> u8 {
@@ -43,8 +44,27 @@ fn find<'c>(root: &'c Command, words: &[String]) -> Option<&'c Command> {
 fn page(command: Command) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
     let version = concat!("netbox ", env!("CARGO_PKG_VERSION"));
-    clap_mangen::Man::new(command).source(version).manual("netbox").render(&mut page)?;
+    let (name, after) = (words_of(&command), command.get_after_long_help().map(ToString::to_string));
+    // What comes after the help are exit codes, and belongs under a title of its own.
+    clap_mangen::Man::new(command.after_long_help(None)).source(version).manual("netbox").render(&mut page)?;
+    let mut rest = Roff::new();
+    for (index, variable) in variables::of_command(&name).enumerate() {
+        if index == 0 {
+            rest.control("SH", ["ENVIRONMENT"]);
+        }
+        rest.control("TP", []).text([bold(variable.name)]).text([roman(variable.meaning)]);
+    }
+    if let Some(codes) = after {
+        rest.control("SH", ["EXIT STATUS"]).text([roman(codes)]);
+    }
+    page.extend(rest.to_roff().into_bytes());
     Ok(page)
+}
+
+/// The words of a command behind `netbox`; empty for netbox as a whole.
+fn words_of(command: &Command) -> String {
+    let name = command.get_bin_name().unwrap_or_default();
+    name.strip_prefix("netbox").unwrap_or(name).trim_start().to_owned()
 }
 
 fn print(text: &[u8]) -> u8 {
@@ -78,7 +98,25 @@ mod tests {
         assert_eq!(pages.len(), commands(&root), "one for each, and one for all");
         let run = pages.iter().find(|page| page.contains(".TH netbox-run 1")).expect("a page for `run`");
         assert!(run.contains(r"\fB\-\-fail\-on\-block\fR"), "{run}");
-        assert!(pages.iter().all(|page| !page.contains("inside")), "a hidden flag is shown");
+        assert!(pages.iter().all(|page| !page.contains(r"\fB\-\-inside")), "a hidden flag is shown");
+    }
+
+    #[test]
+    fn a_page_has_the_variables_of_its_command() {
+        let mut root = Cli::command();
+        root.build();
+        let page = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(|&word| word.to_owned()).collect();
+            let page = page(find(&root, &words).expect("a command").clone()).expect("memory can be written to");
+            String::from_utf8(page).expect("text")
+        };
+        for (words, expected) in [(&[][..], 6), (&["run"], 6), (&["check"], 3), (&["proxy", "serve"], 4), (&["man"], 0)]
+        {
+            let page = page(words);
+            assert_eq!(page.matches(r"\fBNETBOX").count(), expected, "{page}");
+            assert_eq!(page.contains(".SH ENVIRONMENT"), expected > 0);
+        }
+        assert!(page(&["run"]).contains(".SH \"EXIT STATUS\"\nExit codes"), "{}", page(&["run"]));
     }
 
     #[test]

@@ -20,6 +20,8 @@ mod session;
 mod signals;
 mod summary;
 mod unix_sockets;
+mod usage;
+mod variables;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -32,7 +34,7 @@ const USAGE: u8 = 2;
 const FAILED: u8 = 125;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = cli::Cli::try_parse().unwrap_or_else(|error| usage::explain(error).exit());
     // A fault of ours must not look like the command's own exit code.
     let code = catch_unwind(|| match cli.command {
         cli::Command::Run(arguments) => run::run(arguments),

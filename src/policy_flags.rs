@@ -7,6 +7,7 @@ use netbox_config::{Mode, Policy, Rule, RuleError, Source, split_rules};
 
 use crate::cli::PolicyArguments;
 use crate::say::Voice;
+use crate::variables;
 
 /// A policy, and what should be said about it.
 pub struct Effective {
@@ -58,15 +59,15 @@ impl Effective {
 /// # Errors
 /// One line that quotes the rule or the mode, with its source.
 pub fn resolve(arguments: &PolicyArguments) -> Result<Effective, String> {
-    let mut allow = rules(&arguments.allow, "--allow", "NETBOX_ALLOW", Rule::parse)?;
+    let mut allow = rules(&arguments.allow, "--allow", variables::ALLOW, Rule::parse)?;
     if arguments.mode == Some(Mode::None) && arguments.allow.is_empty() {
         // What is typed wins over what lies around: here it refuses everything.
         allow.clear();
     }
-    let deny = rules(&arguments.deny, "--deny", "NETBOX_DENY", Rule::parse_deny)?;
-    let mode = match (arguments.mode, variable("NETBOX_MODE")?) {
+    let deny = rules(&arguments.deny, "--deny", variables::DENY, Rule::parse_deny)?;
+    let mode = match (arguments.mode, variable(variables::MODE)?) {
         (Some(mode), _) => Some(mode),
-        (None, Some(text)) => Some(Mode::from_str(&text).map_err(|error| format!("NETBOX_MODE: {error}"))?),
+        (None, Some(text)) => Some(Mode::from_str(&text).map_err(|error| format!("{}: {error}", variables::MODE))?),
         (None, None) => None,
     };
     let warnings = allow.iter().chain(&deny).flat_map(|rule| {

@@ -8,6 +8,7 @@ use std::{env, fs};
 use clap::{Arg, Command, CommandFactory};
 
 use crate::cli::Cli;
+use crate::variables::VARIABLES;
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/cli.md");
 const RENEW: &str = "NETBOX_WRITE_REFERENCE=1 cargo test --bin netbox reference";
@@ -47,7 +48,17 @@ fn reference() -> String {
     for command in commands {
         section(&mut text, command);
     }
+    environment(&mut text);
     text
+}
+
+fn environment(text: &mut String) {
+    let _ = writeln!(text, "\n## Environment\n\nA variable that is empty counts as one that is not set.\n");
+    let _ = writeln!(text, "| variable | commands | meaning |\n| --- | --- | --- |");
+    for variable in &VARIABLES {
+        let commands = variable.commands.iter().map(|command| format!("`{command}`")).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(text, "| `{}` | {commands} | {} |", variable.name, variable.meaning);
+    }
 }
 
 /// All commands that do something, in the order of their definition.

@@ -1,18 +1,20 @@
 //! `netbox run`: from what was typed to an exit code.
 
 use std::env;
+use std::ffi::OsString;
 use std::sync::Arc;
 
-use netbox_launcher::{Embryo, Failure, Outcome, Spec};
+use netbox_launcher::{AllowedSocket, Embryo, Failure, Outcome, Spec};
 use netbox_proxy::events::{Events, SessionId, Start};
 use tokio::runtime::{self, Runtime};
 
 use crate::cli::RunArguments;
+use crate::environment::{self, Reach, Wishes};
 use crate::event_sink::{self, EventSink};
 use crate::policy_flags::{self, Effective};
 use crate::say::{self, Voice};
 use crate::session::{self, Ended};
-use crate::{FAILED, USAGE, dry_run, environment, summary, unix_sockets};
+use crate::{FAILED, USAGE, dry_run, summary, unix_sockets};
 
 const TIMED_OUT: u8 = 124;
 const NOT_EXECUTABLE: u8 = 126;
@@ -42,9 +44,6 @@ pub fn run(arguments: RunArguments) -> u8 {
         Err(why) => return refuse(FAILED, &why, None),
     };
     warn(voice, &effective);
-    for path in &arguments.unix_socket {
-        unix_sockets::warning(path).iter().for_each(|warning| voice.warn(warning));
-    }
     match confine(arguments, voice, effective, sink) {
         Ok(code) => code,
         Err(why) => refuse(FAILED, &why.text, why.hint),
@@ -76,17 +75,20 @@ fn confine(arguments: RunArguments, voice: Voice, effective: Effective, sink: Op
         // clap has seen to it that there is one.
         return Err(Fault { text: "no command".into(), hint: None });
     };
-    let mut spec = Spec {
-        program: program.clone(),
-        arguments: rest.to_vec(),
-        environment: environment::compose(env::vars_os(), &id.to_string(), arguments.proxy_env),
-        directory,
-        hidden: sink.iter().filter_map(|sink| sink.place.clone()).collect(),
-        unix_sockets: Vec::new(),
-    };
     netbox_launcher::close_inherited(sink.as_ref().map(EventSink::descriptor))
         .map_err(fault("close the inherited descriptors"))?;
-    spec.unix_sockets = unix_sockets::open(&arguments.unix_socket).map_err(|text| Fault { text, hint: None })?;
+    let unix_sockets = unix_sockets::open(&arguments.unix_socket).map_err(|text| Fault { text, hint: None })?;
+    for (typed, socket) in arguments.unix_socket.iter().zip(&unix_sockets) {
+        unix_sockets::warning(typed, socket).iter().for_each(|warning| voice.warn(warning));
+    }
+    let spec = Spec {
+        program: program.clone(),
+        arguments: rest.to_vec(),
+        environment: environment(&arguments, &unix_sockets, &id, voice),
+        directory,
+        hidden: sink.iter().filter_map(|sink| sink.place.clone()).collect(),
+        unix_sockets,
+    };
     netbox_launcher::look_names_up_as_written();
 
     // Pid 1 is cloned from the one thread that there is; what needs threads is made while it builds the sandbox.
@@ -112,6 +114,28 @@ fn confine(arguments: RunArguments, voice: Voice, effective: Effective, sink: Op
     let code = exit_code(&arguments, &events, ended);
     summary::conclude(&events, code, arguments.summary, voice);
     Ok(code)
+}
+
+/// The command's environment. Tells those who asked what is not in it.
+fn environment(
+    arguments: &RunArguments,
+    sockets: &[AllowedSocket],
+    id: &SessionId,
+    voice: Voice,
+) -> Vec<(OsString, OsString)> {
+    let wishes = Wishes { proxy: arguments.proxy_env, settings: &arguments.env, clear: arguments.env_clear };
+    let sockets = sockets.iter().map(|socket| socket.path().to_owned()).collect();
+    let reach = Reach { sockets, ..Reach::default() };
+    let caller: Vec<_> = env::vars_os().collect();
+    let environment = environment::compose(&caller, &id.to_string(), &wishes, &reach);
+    if !environment.removed.is_empty() {
+        let names: Vec<_> = environment.removed.iter().map(|name| name.to_string_lossy()).collect();
+        voice.detail(format_args!(
+            "left out of the environment, since what they name is out of reach inside (`--env NAME` keeps one): {}",
+            names.join(" ")
+        ));
+    }
+    environment.variables
 }
 
 fn runtime() -> std::io::Result<Runtime> {

@@ -19,8 +19,12 @@ pub fn split_rules(list: &str) -> Result<Vec<String>, RuleError> {
     let mut at = 0;
     for item in list.split(',') {
         match rules.last_mut() {
-            _ if item.trim().is_empty() => {
-                return wrong(at, RuleFault::Blank, "write a host between two commas".to_owned());
+            _ if item.trim().is_empty() => return wrong(at, RuleFault::Blank, blank_hint(list, at).to_owned()),
+            _ if item.trim() != item && item.len() < list.len() => {
+                let at = at + if item.trim_start() == item { item.trim_end().len() } else { 0 };
+                let compact = list.split(',').map(str::trim).collect::<Vec<_>>().join(",");
+                let hint = format!("write {}, without spaces", quote(compact.as_bytes()));
+                return wrong(at, RuleFault::Space, hint);
             }
             Some(rule) if has_ports(rule) && is_port(item) => {
                 rule.push(',');
@@ -45,6 +49,17 @@ pub fn split_rules(list: &str) -> Result<Vec<String>, RuleError> {
         at += item.len() + 1;
     }
     Ok(rules)
+}
+
+/// What to write instead of an item that is empty and begins at `at`.
+fn blank_hint(list: &str, at: usize) -> &'static str {
+    if list.trim().is_empty() {
+        "write a host, such as `example.com`; to allow nothing, write no rule"
+    } else if list[at..].trim().is_empty() {
+        "end the list without a comma"
+    } else {
+        "write a host between two commas"
+    }
 }
 
 /// Whether it can only be meant as a port or a range of ports, right or not.
@@ -83,7 +98,7 @@ mod tests {
             ("a:22,b,*", vec!["a:22", "b", "*"]),
             ("a:22,0x50", vec!["a:22", "0x50"]),
             ("a:22,23-", vec!["a:22,23-"]),
-            ("a, b", vec!["a", " b"]),
+            (" a", vec![" a"]),
         ] {
             assert_eq!(split_rules(list).unwrap(), expected, "{list}");
         }
@@ -92,9 +107,15 @@ mod tests {
     #[test]
     fn what_may_mean_two_things_is_an_error_with_its_place() {
         for (list, at, hint) in [
-            ("", 0, "write a host between two commas"),
+            ("", 0, "write a host, such as `example.com`; to allow nothing, write no rule"),
+            (" ", 0, "write a host, such as `example.com`; to allow nothing, write no rule"),
             ("a,,b", 2, "write a host between two commas"),
-            ("a,", 2, "write a host between two commas"),
+            (",a", 0, "write a host between two commas"),
+            ("a,", 2, "end the list without a comma"),
+            ("a, ", 2, "end the list without a comma"),
+            ("a, b,c", 2, "write `a,b,c`, without spaces"),
+            ("a ,b", 1, "write `a,b`, without spaces"),
+            ("host:22, 443", 8, "write `host:22,443`, without spaces"),
             ("host:22,*", 8, "write `host:*` for every port, `*` before it for every host"),
             ("a,443", 2, "write `a:443`"),
             ("a,b,8000-8100", 4, "write `b:8000-8100`"),

@@ -4,6 +4,7 @@ mod events;
 mod policy;
 mod run;
 mod serve;
+mod setting;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -11,6 +12,7 @@ pub use events::EventDestination;
 pub use policy::PolicyArguments;
 pub use run::{ProxyEnvironment, RunArguments};
 pub use serve::ServeArguments;
+pub use setting::Setting;
 
 /// Run a command that reaches the hosts on a list, and nothing else.
 #[derive(Debug, Parser)]

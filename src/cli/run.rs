@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use super::{PolicyArguments, When};
+use super::{PolicyArguments, Setting, When};
 use crate::duration;
 
 #[derive(Args, Debug)]
@@ -26,6 +27,16 @@ pub struct RunArguments {
     /// also all_proxy, as SOCKS5. The caller's own are removed in any case.
     #[arg(long, value_name = "auto|http|all|none", default_value = "auto")]
     pub proxy_env: ProxyEnvironment,
+
+    /// Set a variable for the command, or, without a value, let it have yours
+    ///
+    /// Repeatable. It wins over all that netbox does to the environment. A variable that you do not have is not set.
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = OsStringValueParser::new().try_map(Setting::parse))]
+    pub env: Vec<Setting>,
+
+    /// Keep of your environment only PATH, HOME, USER, LOGNAME, SHELL, TERM, COLORTERM, NO_COLOR, LANG, LANGUAGE, LC_*, TZ and TMPDIR
+    #[arg(long)]
+    pub env_clear: bool,
 
     /// Let one unix socket of the host through, which has this path now
     ///

@@ -4,6 +4,7 @@ mod addresses;
 mod check;
 mod descriptors;
 mod doctor;
+mod environment;
 mod events;
 mod exit_codes;
 mod explicit;
@@ -40,6 +41,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         usage::TESTS,
         check::TESTS,
         doctor::TESTS,
+        environment::TESTS,
         proxy::TESTS,
         explicit::TESTS,
     ];

@@ -31,6 +31,7 @@ tests![
     one_socket_may_be_let_through needs [PYTHON],
     what_is_let_through_is_the_file_and_not_its_name needs [PYTHON],
     a_socket_that_is_not_there_cannot_be_let_through needs [],
+    a_socket_that_leads_out_is_warned_about needs [],
     programs_use_their_own_sockets_as_ever needs [PYTHON],
     a_sandbox_inside_uses_its_own_sockets needs [PYTHON, BWRAP],
     node_uses_its_own_sockets needs [NODE],
@@ -232,6 +233,22 @@ fn a_socket_that_is_not_there_cannot_be_let_through(world: &World) {
     }
 }
 
+/// By what it is, also where the name that was typed says nothing; and only then.
+fn a_socket_that_leads_out_is_warned_about(world: &World) {
+    let folder = folder(world);
+    let paths = ["docker.sock", "database.sock"].map(|name| folder.join(name));
+    let _listeners = paths.each_ref().map(|path| UnixListener::bind(path).expect("own folder"));
+    let link = folder.join("plain.sock");
+    std::os::unix::fs::symlink(&paths[0], &link).expect("own folder");
+    for (path, leads_out) in [(&paths[0], true), (&link, true), (&paths[1], false)] {
+        let outcome = world.netbox(&["--allow", "other.example.com", "--unix-socket", text(path)]).exec(&["true"]);
+        let warned = outcome.exits_with(0).stderr().contains("leads to a container engine");
+        assert_eq!(warned, leads_out, "{outcome}");
+    }
+    let quiet = ["-q", "--allow", "other.example.com", "--unix-socket", text(&paths[0])];
+    assert_eq!(world.netbox(&quiet).exec(&["true"]).exits_with(0).stderr(), "");
+}
+
 /// Names, kinds, errors, threads, hundreds of processes: line for line what they say without netbox.
 fn programs_use_their_own_sockets_as_ever(world: &World) {
     let program = own(world, PYTHON.name, "own_unix.py", &[]);
@@ -305,8 +322,12 @@ fn an_ssh_agent_works_inside_and_the_hosts_is_not_asked(world: &World) {
     let ask = ["ssh-add", "-l"];
     let empty = "The agent has no identities.";
     world.bare().env("SSH_AUTH_SOCK", text(&path)).exec(&ask).exits_with(1).says(empty);
-    let outcome = world.netbox(&FLAGS).env("SSH_AUTH_SOCK", text(&path)).exec(&ask);
+    // The variable does not come along unless it is asked for.
+    let flags = ["--allow", "other.example.com", "--env", "SSH_AUTH_SOCK"];
+    let outcome = world.netbox(&flags).env("SSH_AUTH_SOCK", text(&path)).exec(&ask);
     outcome.exits_with(2).complains("Permission denied");
+    let flags = ["--allow", "other.example.com", "--unix-socket", text(&path)];
+    world.netbox(&flags).env("SSH_AUTH_SOCK", text(&path)).exec(&ask).exits_with(1).says(empty);
     world.netbox(&FLAGS).exec(&["ssh-agent", "ssh-add", "-l"]).exits_with(1).says(empty);
     agent.write(b"\n");
     agent.finish();
