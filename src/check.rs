@@ -20,6 +20,8 @@ struct Answer {
     rule: Option<RuleRef>,
     /// What is wrong with a malformed target, or the rule that would allow a refused one.
     hint: Option<String>,
+    /// What almost allowed it.
+    near: Option<String>,
     code: u8,
 }
 
@@ -58,6 +60,7 @@ fn judge(text: &str, policy: &Policy, facts: &HostFacts) -> Answer {
                 target: None,
                 rule: None,
                 hint: Some(error.to_string()),
+                near: None,
                 code: MALFORMED,
             };
         }
@@ -69,6 +72,7 @@ fn judge(text: &str, policy: &Policy, facts: &HostFacts) -> Answer {
             rule: permit.rule(),
             target: Some(target),
             hint: None,
+            near: None,
             code: 0,
         },
         Decision::Refuse(refusal) => Answer {
@@ -76,6 +80,7 @@ fn judge(text: &str, policy: &Policy, facts: &HostFacts) -> Answer {
             reason: refusal.reason(),
             rule: refusal.rule(),
             hint: refusal.hint(&target),
+            near: policy.near_miss(&target, &refusal).map(|near| near.to_string()),
             target: Some(target),
             code: REFUSED,
         },
@@ -92,6 +97,7 @@ impl Answer {
             "port": self.target.as_ref().map(|target| target.port().get()),
             "rule": self.rule.as_ref().map(|rule| json!({ "text": &*rule.text, "source": &*rule.source })),
             "hint": self.hint,
+            "near": self.near,
         })
     }
 
@@ -105,6 +111,9 @@ impl Answer {
             (Some(hint), REFUSED) => line.push_str(&format!("  to allow it: --allow '{hint}'")),
             (Some(why), _) => line.push_str(&format!("  {why}")),
             (None, _) => {}
+        }
+        if let Some(near) = &self.near {
+            line.push_str(&format!("\n       near: {near}"));
         }
         line
     }

@@ -67,6 +67,9 @@ fn list(text: &mut String, what: &str, groups: &[Refused], others: u64) {
             let _ = write!(text, "; to allow it: --allow '{hint}'");
         }
         text.push('\n');
+        if let Some(near) = &group.near {
+            let _ = writeln!(text, "    near: {near}");
+        }
     }
     let rest = groups.len().saturating_sub(SHOWN) as u64 + others;
     if rest > 0 {

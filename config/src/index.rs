@@ -66,6 +66,16 @@ impl Index {
         ranges.flatten().copied()
     }
 
+    /// The rules whose host is exactly this name.
+    pub(crate) fn exactly(&self, name: &str) -> impl Iterator<Item = usize> + '_ {
+        self.exact.get(name).into_iter().flatten().copied()
+    }
+
+    /// The rules whose hosts are the names below this one.
+    pub(crate) fn below(&self, base: &str) -> impl Iterator<Item = usize> + '_ {
+        self.below.get(base).into_iter().flatten().copied()
+    }
+
     /// The rules whose host is `*`.
     pub(crate) fn of_every(&self) -> impl Iterator<Item = usize> + '_ {
         self.every.iter().copied()

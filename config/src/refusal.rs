@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::address::{AddressClass, classify};
 use crate::host::Host;
+use crate::near_miss::NearMiss;
 use crate::port::Port;
 use crate::reason::Reason;
 use crate::rule::RuleRef;
@@ -15,12 +16,13 @@ pub struct Refusal {
     reason: Reason,
     rule: Option<RuleRef>,
     address: Option<IpAddr>,
+    near: Option<NearMiss>,
 }
 
 impl Refusal {
     /// A refusal for a reason, without a rule. Also for those that the proxy makes: `sni-mismatch`, `limit`, …
     pub fn new(reason: Reason) -> Self {
-        Self { reason, rule: None, address: None }
+        Self { reason, rule: None, address: None, near: None }
     }
 
     /// The same, by the rule that decided.
@@ -35,6 +37,12 @@ impl Refusal {
         Self { address: Some(address.to_canonical()), ..self }
     }
 
+    /// The same, with what almost allowed it, as [`Policy::near_miss`](crate::Policy::near_miss) knows it.
+    #[must_use]
+    pub fn with_near_miss(self, near: Option<NearMiss>) -> Self {
+        Self { near, ..self }
+    }
+
     /// Why.
     pub fn reason(&self) -> Reason {
         self.reason
@@ -43,6 +51,11 @@ impl Refusal {
     /// The deny rule that decided, if one did.
     pub fn rule(&self) -> Option<RuleRef> {
         self.rule.clone()
+    }
+
+    /// What almost allowed it, if somebody asked for that.
+    pub fn near_miss(&self) -> Option<&NearMiss> {
+        self.near.as_ref()
     }
 
     /// The address that was judged, if it was [`Policy::vet`](crate::Policy::vet) that refused.

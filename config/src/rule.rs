@@ -128,6 +128,11 @@ impl Rule {
         self.ports.as_ref().unwrap_or(const { &Ports::DEFAULT })
     }
 
+    /// The ports that are written, if some are.
+    pub(crate) fn written_ports(&self) -> Option<&Ports> {
+        self.ports.as_ref()
+    }
+
     /// The ports that it covers as a deny rule: all if none are written.
     pub(crate) fn denied_ports(&self) -> &Ports {
         self.ports.as_ref().unwrap_or(const { &Ports::ALL })

@@ -37,7 +37,14 @@ pub(crate) fn decide(session: &Session, target: &Target) -> Decision {
         Mode::Allowlist | Mode::Audit | Mode::Open if nameless => {
             Decision::Refuse(Refusal::new(Reason::AddressNotListed))
         }
-        _ => session.policy().decide(target, &session.facts.current()),
+        _ => match session.policy().decide(target, &session.facts.current()) {
+            // Whoever is told of the refusal is told what almost allowed it; a permit pays nothing for that.
+            Decision::Refuse(refusal) => {
+                let near = session.policy().near_miss(target, &refusal);
+                Decision::Refuse(refusal.with_near_miss(near))
+            }
+            permit => permit,
+        },
     }
 }
 

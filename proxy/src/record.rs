@@ -102,6 +102,7 @@ impl Record {
         self.event.reason = refusal.reason();
         self.event.rule = refusal.rule();
         self.event.hint = refusal.hint(&self.target);
+        self.event.near = refusal.near_miss().map(ToString::to_string);
         self.event.would = None;
     }
 

@@ -5,6 +5,7 @@
 
 mod cases;
 mod decisions;
+mod near_misses;
 mod oracle;
 mod properties;
 mod rules;

@@ -16,6 +16,7 @@ pub const MAX_LINE: usize = 4096;
 /// Budgets in bytes. A host name has at most 253, an IPv6 address 45; longer ones are malformed input.
 pub const HOST: usize = 384;
 pub const HINT: usize = 300;
+pub const NEAR: usize = 384;
 pub const ARGV0: usize = 1024;
 pub const DIGEST: usize = 128;
 /// For all walls together, quotes and commas included.
@@ -114,6 +115,7 @@ impl Line {
             });
         }
         self.optional("hint", decision.hint.as_deref(), HINT);
+        self.optional("near", decision.near.as_deref(), NEAR);
     }
 
     pub fn close(&mut self, close: &CloseEvent) {

@@ -168,6 +168,8 @@ pub struct DecisionEvent {
     pub process: Option<Process>,
     /// The rule that would allow it, where one can.
     pub hint: Option<String>,
+    /// What almost allowed it.
+    pub near: Option<String>,
 }
 
 impl DecisionEvent {
@@ -187,6 +189,7 @@ impl DecisionEvent {
             url: None,
             process: None,
             hint: None,
+            near: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use netbox_config::Reason;
 
-use super::line::{HINT, HOST, cut};
+use super::line::{HINT, HOST, NEAR, cut};
 use super::{DecisionEvent, LateRefusal, Verdict};
 
 /// How many different refusals are kept apart. A program can make up any number of names.
@@ -43,32 +43,50 @@ pub struct Refused {
     pub count: u64,
     /// The rule that would allow it, where one can; escaped and cut as `host` is.
     pub hint: Option<String>,
+    /// What almost allowed it; escaped and cut likewise.
+    pub near: Option<String>,
 }
 
 /// The sums as they are kept.
 #[derive(Default)]
 pub struct Sums(Summary);
 
+/// What is told of one of them.
+struct Seen<'s> {
+    reason: Reason,
+    host: &'s str,
+    port: Option<u16>,
+    hint: Option<&'s str>,
+    near: Option<&'s str>,
+}
+
 impl Sums {
     pub fn decision(&mut self, decision: DecisionEvent) {
-        let (host, port, hint) = (&*decision.host, decision.port, decision.hint.as_deref());
+        let seen = |reason| Seen {
+            reason,
+            host: &decision.host,
+            port: decision.port,
+            hint: decision.hint.as_deref(),
+            near: decision.near.as_deref(),
+        };
         match Verdict::of(decision.reason) {
             Verdict::Allow => {
                 self.0.allowed += 1;
                 if let Some(would) = decision.would {
-                    group(&mut self.0.audited, would, host, port, hint);
+                    group(&mut self.0.audited, &seen(would));
                 }
             }
             Verdict::Error if decision.reason != Reason::Malformed => {
                 self.0.failed += 1;
-                group(&mut self.0.failures, decision.reason, host, port, None);
+                group(&mut self.0.failures, &Seen { hint: None, ..seen(decision.reason) });
             }
-            Verdict::Deny | Verdict::Error => self.refused(decision.reason, host, port, hint),
+            Verdict::Deny | Verdict::Error => self.refused(&seen(decision.reason)),
         }
     }
 
     pub fn late_refusal(&mut self, refusal: LateRefusal) {
-        self.refused(refusal.reason, &refusal.host, refusal.port, refusal.hint.as_deref());
+        let LateRefusal { reason, host, port, hint } = &refusal;
+        self.refused(&Seen { reason: *reason, host, port: *port, hint: hint.as_deref(), near: None });
     }
 
     /// The sums of the `exit` event: allowed and denied.
@@ -80,26 +98,28 @@ impl Sums {
         self.0.clone()
     }
 
-    fn refused(&mut self, reason: Reason, host: &str, port: Option<u16>, hint: Option<&str>) {
-        match reason {
+    fn refused(&mut self, seen: &Seen<'_>) {
+        match seen.reason {
             Reason::Malformed => self.0.malformed += 1,
             _ => self.0.denied += 1,
         }
-        if !group(&mut self.0.refused, reason, host, port, hint) {
+        if !group(&mut self.0.refused, seen) {
             self.0.others += 1;
         }
     }
 }
 
 /// Counts one in its group. `false`: it has none, and there is room for no more.
-fn group(groups: &mut Vec<Refused>, reason: Reason, host: &str, port: Option<u16>, hint: Option<&str>) -> bool {
-    let host = cut(host, HOST);
+fn group(groups: &mut Vec<Refused>, seen: &Seen<'_>) -> bool {
+    let Seen { reason, port, .. } = *seen;
+    let host = cut(seen.host, HOST);
     let same = |group: &&mut Refused| (&*group.host, group.port, group.reason) == (&*host, port, reason);
     if let Some(group) = groups.iter_mut().find(same) {
         group.count += 1;
     } else if groups.len() < MAX_GROUPS {
-        let hint = hint.map(|hint| cut(hint, HINT));
-        groups.push(Refused { host, port, reason, count: 1, hint });
+        let hint = seen.hint.map(|hint| cut(hint, HINT));
+        let near = seen.near.map(|near| cut(near, NEAR));
+        groups.push(Refused { host, port, reason, count: 1, hint, near });
     } else {
         return false;
     }

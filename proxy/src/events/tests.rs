@@ -87,6 +87,7 @@ fn decision_has_every_field_that_is_known_and_no_other() {
             url: Some("http://a.example/".to_owned()),
             process: Some(Process { pid: 12, exe: Some("/usr/bin/curl".to_owned()) }),
             hint: Some("a.example".to_owned()),
+            near: Some("`*.a.example` is near".to_owned()),
             ..DecisionEvent::new(8, "a.example", Some(443), Via::Connect, Reason::Audit)
         });
     });
@@ -95,6 +96,7 @@ fn decision_has_every_field_that_is_known_and_no_other() {
         "host": "a.example", "port": 443, "via": "connect", "would": "not-listed", "sni": "a.example",
         "rule": {"text": "*.example:443", "source": "netbox.toml:3:10"}, "method": "GET", "url": "http://a.example/",
         "process": {"pid": 12, "exe": "/usr/bin/curl"}, "hint": "a.example",
+        "near": "`*.a.example` is near",
     });
     assert_eq!(first(&full), expected);
 }
@@ -222,7 +224,8 @@ fn a_descriptor_that_does_not_block_is_waited_for() {
 fn the_summary_groups_and_is_bounded() {
     let events = Events::new(session(), None);
     for _ in 0..3 {
-        events.decision(DecisionEvent { hint: Some("a.example:8443".to_owned()), ..denied("a.example") });
+        let (hint, near) = (Some("a.example:8443".to_owned()), Some("near\n".to_owned()));
+        events.decision(DecisionEvent { hint, near, ..denied("a.example") });
     }
     events.decision(DecisionEvent::new(9, "a.example", Some(22), Via::Capture, Reason::PortNotListed));
     events.decision(DecisionEvent::new(9, "a\nb", None, Via::Connect, Reason::Malformed));
@@ -235,14 +238,16 @@ fn the_summary_groups_and_is_bounded() {
         reason,
         count,
         hint: hint.map(str::to_owned),
+        near: None,
     };
+    let near = Some("near\\u000a".to_owned());
     let expected = Summary {
         allowed: 1,
         denied: 4,
         malformed: 1,
         failed: 1,
         refused: vec![
-            group("a.example", Some(443), Reason::NotListed, 3, Some("a.example:8443")),
+            Refused { near, ..group("a.example", Some(443), Reason::NotListed, 3, Some("a.example:8443")) },
             group("a.example", Some(22), Reason::PortNotListed, 1, None),
             group("a\\u000ab", None, Reason::Malformed, 1, None),
         ],
@@ -332,7 +337,7 @@ proptest! {
 
     #[test]
     fn any_texts_give_one_bounded_line(
-        [host, text, source, sni, method, url, exe, hint] in proptest::array::uniform8(hostile()),
+        [host, text, source, sni, method, url, exe, hint, near] in proptest::array::uniform9(hostile()),
         id: u64, port: u16, pid: u32,
     ) {
         let decision = DecisionEvent {
@@ -343,12 +348,13 @@ proptest! {
             url: Some(url.clone()),
             process: Some(Process { pid, exe: Some(exe.clone()) }),
             hint: Some(hint.clone()),
+            near: Some(near.clone()),
             ..DecisionEvent::new(id, host.as_str(), Some(port), Via::Connect, Reason::AddressNotListed)
         };
         let line = line_of(|line| { line.decision(&decision); "decision" });
         check_line(&line, &[
             ("/host", &host), ("/rule/text", &text), ("/rule/source", &source), ("/sni", &sni), ("/method", &method),
-            ("/url", &url), ("/process/exe", &exe), ("/hint", &hint),
+            ("/url", &url), ("/process/exe", &exe), ("/hint", &hint), ("/near", &near),
         ])?;
     }
 
@@ -379,6 +385,7 @@ fn the_budgets_add_up() {
         url: Some(long.clone()),
         process: Some(Process { pid: u32::MAX, exe: Some(long.clone()) }),
         hint: Some(long.clone()),
+        near: Some(long.clone()),
         ..DecisionEvent::new(u64::MAX, long, Some(u16::MAX), Via::Connect, Reason::AddressNotListed)
     };
     let line = line_of(|line| {

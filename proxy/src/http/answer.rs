@@ -26,6 +26,9 @@ impl Answer {
         if let Some(rule) = refusal.rule() {
             let _ = writeln!(text, "rule: {} ({})", rule.text, rule.source);
         }
+        if let Some(near) = refusal.near_miss() {
+            let _ = writeln!(text, "near: {near}");
+        }
         if let Some(hint) = refusal.hint(target) {
             let _ = writeln!(text, "hint: `--allow {hint}` would allow it");
         }
@@ -78,7 +81,7 @@ impl Answer {
 
 #[cfg(test)]
 mod tests {
-    use netbox_config::{RuleRef, Via};
+    use netbox_config::{Mode, Policy, Rule, RuleRef, Source, Via};
 
     use super::*;
 
@@ -94,6 +97,21 @@ mod tests {
             text.len()
         );
         assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_refusal_names_the_rule_that_almost_covered_it() {
+        let rule = Rule::parse("*.example.com", Source::Flag("--allow")).unwrap();
+        let policy = Policy::new(Mode::Allowlist, vec![rule], vec![]).unwrap();
+        let target = Target::parse_authority(b"example.com:80", Via::Capture).unwrap();
+        let refusal = Refusal::new(Reason::NotListed);
+        let near = policy.near_miss(&target, &refusal);
+        assert_eq!(
+            Answer::refused(&target, &refusal.with_near_miss(near)).text,
+            "netbox: `example.com:80` is refused: no rule allows this host (not-listed)\n\
+             near: `*.example.com` (--allow) does not cover `example.com` itself; `.example.com` would\n\
+             hint: `--allow example.com` would allow it\n"
+        );
     }
 
     #[test]

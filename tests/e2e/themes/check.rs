@@ -16,6 +16,7 @@ tests![
     json_has_one_object_a_target needs [],
     no_name_is_looked_up needs [],
     a_bad_rule_gives_2 needs [],
+    a_near_miss_is_told needs [],
 ];
 
 fn check(world: &World, words: &[&str]) -> Outcome {
@@ -99,4 +100,34 @@ fn no_name_is_looked_up(world: &World) {
 fn a_bad_rule_gives_2(world: &World) {
     let outcome = world.netbox_words().exec(&["check", "--allow", "*.com", "listed.example.com"]);
     outcome.exits_with(2).complains("`*.com`");
+}
+
+/// Report 52: the apex was allowed, a name below it was meant, and nothing hinted at it.
+fn a_near_miss_is_told(world: &World) {
+    let outcome = world.netbox_words().exec(&[
+        "check",
+        "--allow",
+        "*.github.com,allowed.example.com",
+        "github.com",
+        "api.allowed.example.com",
+        "allowed.example.com:22",
+        "unlike.example",
+    ]);
+    outcome.exits_with(1);
+    let expected = "\
+deny   github.com:443  not-listed  to allow it: --allow 'github.com'
+       near: `*.github.com` (--allow) does not cover `github.com` itself; `.github.com` would
+deny   api.allowed.example.com:443  not-listed  to allow it: --allow 'api.allowed.example.com'
+       near: `allowed.example.com` (--allow) does not cover names below it, such as `api.allowed.example.com`
+deny   allowed.example.com:22  port-not-listed  to allow it: --allow 'allowed.example.com:22'
+       near: `allowed.example.com` (--allow) is for ports 80, 443, not for 22
+deny   unlike.example:443  not-listed  to allow it: --allow 'unlike.example'
+";
+    assert_eq!(outcome.stdout(), expected, "{outcome}");
+    let near = json(&check(world, &["--json", "a.listed.example.com", "unlike.example"]));
+    assert_eq!(
+        near[0]["near"],
+        "`listed.example.com` (--allow) does not cover names below it, such as `a.listed.example.com`"
+    );
+    assert!(near[1]["near"].is_null(), "{near:?}");
 }

@@ -23,6 +23,7 @@ tests![
     a_listed_name_on_an_unlisted_port_cannot_be_reached needs [PYTHON],
     a_rule_with_a_port_does_not_cover_http_and_https needs [CURL],
     the_apex_is_not_below_its_wildcard needs [CURL],
+    a_near_miss_is_told_to_the_program_the_person_and_the_harness needs [CURL],
     a_name_that_ends_like_a_listed_one_is_another needs [CURL],
     an_ipv6_only_name_is_refused_in_kind needs [CURL],
     an_empty_list_allows_nothing needs [CURL],
@@ -246,4 +247,14 @@ fn udp_fails_at_once(world: &World, text: &str, host: &str, flags: &[&str]) {
     assert_eq!(outcome.stdout(), "failed: EPERM\n", "{outcome}");
     assert_eq!(sent(mark), 0, "a datagram got out: {outcome}");
     outcome.refused(host, 4433, "udp");
+}
+
+/// Report 52.
+fn a_near_miss_is_told_to_the_program_the_person_and_the_harness(world: &World) {
+    let host = world.zone().host("sub.near-miss");
+    let client = curl(&["http://sub.near-miss.example.com/"]);
+    let outcome = refused(world, &host, &["--allow", "near-miss.example.com"], &client, "hello");
+    let near = "`near-miss.example.com` (--allow) does not cover names below it, such as `sub.near-miss.example.com`";
+    outcome.says(&format!("near: {near}\n")).complains(&format!("    near: {near}\n"));
+    assert_eq!(outcome.refused(&host.name, 80, "not-listed")["near"], near, "{outcome}");
 }
