@@ -108,6 +108,7 @@ async fn serve_on(
         Session::new(Arc::new(session::names(Arc::clone(policy))), events.clone(), Facts::new(addresses.clone()));
     // Its clients live on, so what is open when it ends is ended.
     session.limits.delivery = Duration::ZERO;
+    session.limits = session.limits.with_room_for(usize::MAX, netbox_launcher::descriptor_limit());
     events.start(Start {
         argv0: std::env::args_os().next().unwrap_or_default().to_string_lossy().into_owned(),
         mode: policy.mode(),

@@ -60,7 +60,9 @@ async fn join(
 ) -> io::Result<Ended> {
     let mut signals = Signals::listen()?;
     let facts = Facts::new(listeners.addresses());
-    let session = Arc::new(Session::new(Arc::new(names(policy)), events, facts));
+    let mut session = Session::new(Arc::new(names(policy)), events, facts);
+    session.limits = session.limits.with_room_for(session.limits.connections, netbox_launcher::descriptor_limit());
+    let session = Arc::new(session);
     let log = listeners.log.map(watch).transpose()?;
     let doors = netbox_proxy::Listeners {
         capture: listeners.capture,

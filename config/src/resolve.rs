@@ -2,6 +2,7 @@
 
 use crate::mode::Mode;
 use crate::name::HostName;
+use crate::pattern::HostPattern;
 use crate::policy::Policy;
 use crate::port::Port;
 use crate::rule::RuleRef;
@@ -23,6 +24,14 @@ impl Policy {
                 self.allow_index.of_name(name).any(|place| ports_left(self.allow()[place].allowed_ports()))
             }
         }
+    }
+
+    /// Whether the name is listed by nothing but rules for all that is below a name, so that whoever asks for it may have
+    /// made its labels up to say something by them. Not where every name is open anyway.
+    pub fn lists_by_wildcard_alone(&self, name: &HostName) -> bool {
+        let below =
+            |place: usize| matches!(self.allow()[place].pattern(), HostPattern::Below(_) | HostPattern::AtOrBelow(_));
+        self.mode() == Mode::Allowlist && self.allow_index.of_name(name).all(below)
     }
 
     /// The deny rule that covers the name on this port, the one written first. Also for a name that is found in the bytes

@@ -60,6 +60,13 @@ pub fn become_carrier() {
     let _ = sys::set_disposition(nix::sys::signal::Signal::SIGXFSZ, true);
 }
 
+/// How many descriptors this process may have open.
+pub fn descriptor_limit() -> u64 {
+    use nix::sys::resource::{Resource, getrlimit};
+    // getrlimit(2) fails for unknown resources alone. 1,024 is what the kernel gives where nobody says otherwise.
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft)
+}
+
 /// Stops this process until it is continued, as the terminal's stop key does.
 pub fn stop_this_process() {
     // Cannot fail: the signal exists and a process may signal itself.

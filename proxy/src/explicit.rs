@@ -43,8 +43,8 @@ pub(crate) fn handle(session: Arc<Session>, stream: TcpStream) -> impl Future<Ou
     let mut client = Connection::new(stream);
     client.undelivered = Some(session.deliveries.begin());
     async move {
-        match timeout(session.limits.silence, client.fill()).await {
-            Ok(Ok(1..)) => {}
+        match session.while_half_open(timeout(session.limits.silence, client.fill())).await {
+            Some(Ok(Ok(1..))) => {}
             // Nothing was asked for: there is nothing to judge.
             _ => return,
         }

@@ -69,7 +69,12 @@ impl Judged {
     async fn client_first(mut self, permit: Permit, upstream: Option<Dialed>) {
         let limits = self.session.limits;
         let patience = Patience { silence: Some(limits.silence), partial: Some(limits.first_bytes), word: None };
-        let first = match self.opening.wait(&self.client.stream, &mut self.client.buffer, &patience).await {
+        let wait = self.opening.wait(&self.client.stream, &mut self.client.buffer, &patience);
+        let Some(first) = self.session.while_half_open(wait).await else {
+            drop(upstream);
+            return self.refuse(&Refusal::new(Reason::Limit), &FirstBytes::Other).await;
+        };
+        let first = match first {
             First::Known(first) => first,
             First::Word | First::Partial => {
                 return self.refuse(&Refusal::new(Reason::Malformed), &FirstBytes::Other).await;
@@ -178,12 +183,11 @@ impl Judged {
     }
 
     async fn requests(self, permit: Permit, would: Option<Reason>, upstream: Option<Dialed>) {
-        let head_deadline = self.session.limits.head;
         let address = upstream.as_ref().map(|upstream| upstream.address);
         let upstream = upstream.map(|upstream| Connection::new(upstream.stream));
-        let door = JudgedHttp::new(self.session, permit, would, self.record, address);
+        let door = JudgedHttp::new(Arc::clone(&self.session), permit, would, self.record, address);
         // In a box, so that a tunnel does not pay for the size of an exchange.
-        Box::pin(exchange(self.client, upstream, door, head_deadline)).await;
+        Box::pin(exchange(self.client, upstream, door, &self.session)).await;
     }
 
     fn saw(&mut self, first: &FirstBytes) {
@@ -200,8 +204,9 @@ impl Judged {
         let patience = Patience { silence: None, partial: None, word: None };
         self.record.will_refuse(&refusal);
         let wait = self.opening.wait(&self.client.stream, &mut self.client.buffer, &patience);
-        let first = match timeout_at(deadline, wait).await {
-            Ok(First::Known(first)) => first,
+        let wait = self.session.while_half_open(timeout_at(deadline, wait));
+        let first = match wait.await {
+            Some(Ok(First::Known(first))) => first,
             _ => FirstBytes::Other,
         };
         self.saw(&first);

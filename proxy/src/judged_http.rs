@@ -94,11 +94,7 @@ impl Door for JudgedHttp {
     }
 
     fn unreadable(&mut self, error: &HeadError, _: &[u8]) -> Telling {
-        let reason = match error {
-            HeadError::Malformed(_) | HeadError::TooLarge => Reason::Malformed,
-            HeadError::Unsupported(_) => Reason::Unsupported,
-        };
-        self.record().refuse(&Refusal::new(reason));
+        self.record().refuse(&Refusal::new(error.reason()));
         Telling::Http(Answer::unreadable(error), None)
     }
 

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod agreement;
+mod budget;
 mod capture;
 mod client_hello;
 mod delivery;
@@ -26,7 +27,10 @@ pub mod events;
 mod explicit;
 pub mod facts;
 mod first_bytes;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod gate;
+mod half_open;
 mod http;
 mod judged;
 mod judged_http;

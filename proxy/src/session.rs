@@ -13,6 +13,7 @@ use crate::dial::{Dialer, HappyEyeballs};
 use crate::dns::Names;
 use crate::events::{DecisionEvent, Events};
 use crate::facts::Facts;
+use crate::half_open::HalfOpen;
 
 /// How many different destinations of refused UDP are told of. A program can make up any number.
 const UDP_DESTINATIONS: usize = 4096;
@@ -31,6 +32,8 @@ pub struct Session {
     pub limits: Limits,
     /// What must be delivered before the session may end.
     pub(crate) deliveries: Deliveries,
+    /// Who has not said yet what it wants.
+    pub(crate) half_open: HalfOpen,
     udp: Mutex<HashSet<SocketAddr>>,
 }
 
@@ -39,6 +42,9 @@ pub struct Session {
 pub struct Limits {
     /// How many connections are open at once; further ones are reset. 4096.
     pub connections: usize,
+    /// How many of them may not have said yet what they want: no first bytes, or half a head. The one that has waited
+    /// longest is ended for the next. 1024.
+    pub half_open: usize,
     /// How long a refused connection to port 80, 443, 8080 or 8443 has for its first bytes, so that it can be answered in
     /// its own protocol. 5 seconds.
     pub refused: Duration,
@@ -62,6 +68,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 4096,
+            half_open: 1024,
             refused: Duration::from_secs(5),
             refused_other: Duration::from_millis(50),
             silence: Duration::from_secs(120),
@@ -70,6 +77,20 @@ impl Default for Limits {
             head: Duration::from_secs(30),
             delivery: Duration::from_secs(5),
         }
+    }
+}
+
+/// Descriptors that are left for everything that is no connection: listeners, events, pipes, lookups.
+const SPARE_DESCRIPTORS: u64 = 200;
+
+impl Limits {
+    /// As many connections, of `most` at most, as a process can hold that may open so many descriptors: each takes two. A
+    /// quarter of them may be half open.
+    #[must_use]
+    pub fn with_room_for(self, most: usize, descriptors: u64) -> Self {
+        let pairs = descriptors.saturating_sub(SPARE_DESCRIPTORS).max(descriptors / 4) / 2;
+        let connections = usize::try_from(pairs).unwrap_or(usize::MAX).min(most).max(1);
+        Self { connections, half_open: (connections / 4).max(1), ..self }
     }
 }
 
@@ -84,6 +105,7 @@ impl Session {
             dialer: Arc::new(HappyEyeballs),
             limits: Limits::default(),
             deliveries: Deliveries::default(),
+            half_open: HalfOpen::default(),
             udp: Mutex::default(),
         }
     }
@@ -104,6 +126,11 @@ impl Session {
         capture::may_be_made(self, destination)
     }
 
+    /// Waits for what a connection says, which takes a place among those that have not spoken. `None`: it was given up.
+    pub(crate) async fn while_half_open<T>(&self, speech: impl Future<Output = T>) -> Option<T> {
+        self.half_open.wait(self.limits.half_open, speech).await
+    }
+
     /// Tells that a datagram to `destination` was refused, once for each destination (the first 4096 of them).
     ///
     /// The kernel has refused it already; this is for the events and the summary.
@@ -119,5 +146,22 @@ impl Session {
         };
         let (id, port) = (self.events.next_id(), Some(destination.port()));
         self.events.decision(DecisionEvent::new(id, host.to_string(), port, Via::Capture, Reason::Udp));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_fit_the_descriptors() {
+        let limits = |most, descriptors| {
+            let limits = Limits::default().with_room_for(most, descriptors);
+            (limits.connections, limits.half_open)
+        };
+        assert_eq!(limits(4096, 1 << 20), (4096, 1024));
+        assert_eq!(limits(usize::MAX, 20_000), (9900, 2475));
+        assert_eq!(limits(4096, 256), (32, 8));
+        assert_eq!(limits(4096, 0), (1, 1));
     }
 }

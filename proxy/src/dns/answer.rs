@@ -88,8 +88,23 @@ pub enum Family {
     V6,
 }
 
-/// The step that a question needs.
+/// The step that a question needs, as far as the sandbox may still ask.
 pub fn plan(names: &Names, question: Question) -> Step {
+    let step = step(names, question);
+    match &step {
+        Step::Addresses(name, _) | Step::Records(name, _) if !may_still_ask(names, name) => {
+            Step::Done(Reply::new(Rcode::ServFail).because(Extra::TOO_MANY_NAMES))
+        }
+        _ => step,
+    }
+}
+
+/// Names that the program makes up are limited ([`super::MADE_UP_NAMES`]); one that has an address is known already.
+fn may_still_ask(names: &Names, name: &HostName) -> bool {
+    !names.policy.lists_by_wildcard_alone(name) || names.synthetic.knows(name) || names.made_up.take()
+}
+
+fn step(names: &Names, question: Question) -> Step {
     let Ok(name) = question.name else { return Step::Done(Reply::new(Rcode::Refused).because(Extra::NOT_LISTED)) };
     if question.kind == kind::PTR
         && let Some(reverse) = reverse::Reverse::of(&name)

@@ -19,21 +19,23 @@
 
 mod answer;
 pub mod forward;
-mod reply;
+pub(crate) mod reply;
 mod reverse;
 pub mod search;
 pub mod serve;
 pub mod synthetic;
-mod wire;
+pub(crate) mod wire;
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use netbox_config::{HostName, Policy};
 use tokio::sync::Semaphore;
 
+use crate::budget::{Allowance, Budget};
 use crate::resolve::Resolver;
 
 pub use forward::{HostRecords, Record, RecordKind, RecordSource};
@@ -43,6 +45,13 @@ pub use synthetic::SyntheticTable;
 
 /// How many queries of one sandbox may wait for the host at once. Further ones get SERVFAIL.
 pub const LOOKUPS_IN_FLIGHT: usize = 256;
+
+/// How many names that are listed by a wildcard alone may be looked up.
+///
+/// Under `*.example.com` the program chooses the labels, and every query carries some out, to whoever serves the zone.
+/// That cannot be told from use, but it can be made slow: each new name costs one of a sandbox's allowance. It begins
+/// with more than a browser needs for its pages or a build for its mirrors, and refills by 20 a second.
+pub(crate) const MADE_UP_NAMES: Allowance = Allowance { most: 1000, refill: Duration::from_millis(50) };
 
 /// What the names of one sandbox are answered from. The session has one, and shares it with the servers.
 pub struct Names {
@@ -58,6 +67,7 @@ pub struct Names {
     /// next one.
     pub search_domains: Vec<HostName>,
     lookups: Arc<Semaphore>,
+    made_up: Budget,
 }
 
 impl Names {
@@ -70,6 +80,14 @@ impl Names {
         search_domains: Vec<HostName>,
     ) -> Self {
         let lookups = Arc::new(Semaphore::new(LOOKUPS_IN_FLIGHT));
-        Self { policy, resolver, records, synthetic: SyntheticTable::new(), search_domains, lookups }
+        Self {
+            policy,
+            resolver,
+            records,
+            synthetic: SyntheticTable::new(),
+            search_domains,
+            lookups,
+            made_up: Budget::new(MADE_UP_NAMES),
+        }
     }
 }

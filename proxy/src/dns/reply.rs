@@ -35,6 +35,8 @@ impl Extra {
     /// "Other" (0).
     pub const BUSY: Self = Self { code: 0, text: "too many lookups at once" };
     /// "Other" (0).
+    pub const TOO_MANY_NAMES: Self = Self { code: 0, text: "too many different names below a wildcard" };
+    /// "Other" (0).
     pub const NO_ADDRESS_LEFT: Self = Self { code: 0, text: "netbox has no address left for this name" };
     /// "Network Error" (23).
     pub const LOOKUP_FAILED: Self = Self { code: 23, text: "the host could not look this name up" };

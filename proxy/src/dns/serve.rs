@@ -3,7 +3,8 @@
 //! They were made inside the sandbox; whatever server a program meant to ask, its query is redirected here, and the
 //! answer seems to come from there. What a program can make us hold is bounded: queries that wait for the host by
 //! [`LOOKUPS_IN_FLIGHT`] for all servers of a sandbox together, streams by [`MAX_STREAMS`] each with one query at a
-//! time, and each by a deadline.
+//! time, and each by a deadline. Of the streams that have no query to be answered, those that have waited longest make
+//! room for new ones.
 //!
 //! [`LOOKUPS_IN_FLIGHT`]: super::LOOKUPS_IN_FLIGHT
 
@@ -22,9 +23,13 @@ use super::Names;
 use super::answer::{Step, finish, plan};
 use super::reply::{Extra, Reply};
 use super::wire::{Echo, MAX_QUERY, Parsed, Rcode, parse};
+use crate::half_open::HalfOpen;
 
 /// How many streams one server has open; further ones wait to be accepted.
-pub const MAX_STREAMS: usize = 64;
+pub const MAX_STREAMS: usize = 512;
+
+/// How many of them may wait for the rest of a query, or for the next one.
+pub const MAX_WAITING: usize = 64;
 
 /// How long a stream may take for a query, and for taking an answer.
 pub const STREAM_DEADLINE: Duration = Duration::from_secs(10);
@@ -101,12 +106,13 @@ async fn send(socket: &UdpSocket, reply: &Reply, echo: &Echo, peer: SocketAddr) 
 /// Answers streams until it is dropped.
 pub async fn serve_tcp(names: Arc<Names>, listener: TcpListener) {
     let mut streams = JoinSet::new();
+    let waiting = Arc::new(HalfOpen::default());
     loop {
         tokio::select! {
             accepted = listener.accept(), if streams.len() < MAX_STREAMS => match accepted {
                 Ok((stream, _)) => {
-                    let names = Arc::clone(&names);
-                    streams.spawn(async move { answer_stream(&names, stream).await });
+                    let (names, waiting) = (Arc::clone(&names), Arc::clone(&waiting));
+                    streams.spawn(async move { answer_stream(&names, &waiting, stream).await });
                 }
                 Err(_) => sleep(REST).await,
             },
@@ -116,9 +122,11 @@ pub async fn serve_tcp(names: Arc<Names>, listener: TcpListener) {
 }
 
 /// Answers the queries of one stream, one after the other, until its end or a deadline or a message that is none.
-async fn answer_stream(names: &Names, mut stream: TcpStream) -> io::Result<()> {
+async fn answer_stream(names: &Names, waiting: &HalfOpen, mut stream: TcpStream) -> io::Result<()> {
     loop {
-        let message = timeout(STREAM_DEADLINE, read_message(&mut stream)).await??;
+        let message = waiting.wait(MAX_WAITING, timeout(STREAM_DEADLINE, read_message(&mut stream))).await;
+        let Some(message) = message else { return Ok(()) };
+        let message = message??;
         let Some((echo, work)) = work(names, &message) else { return Ok(()) };
         let reply = match work {
             Work::Reply(reply) => reply,

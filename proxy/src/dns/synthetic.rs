@@ -69,6 +69,11 @@ impl SyntheticTable {
         names.refused.place(name, REFUSED_CAPACITY).map(|place| Kind::Refused.addresses(place))
     }
 
+    /// Whether `name` has addresses as a listed one.
+    pub fn knows(&self, name: &HostName) -> bool {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).listed.places.contains_key(name)
+    }
+
     /// The name that `address` stands for; `None` for any address that was not handed out.
     pub fn name_of(&self, address: IpAddr) -> Option<HostName> {
         let (kind, place) = place_of(address)?;

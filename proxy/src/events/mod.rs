@@ -5,7 +5,8 @@
 //! Whoever has something to tell makes the line at once (so that its time is right) and puts it into a queue that never
 //! makes it wait. One thread takes lines out and writes them. The queue is bounded in bytes; a line that finds no room,
 //! or that the sink does not take (a full disk, a closed pipe), is dropped and counted, and the count stands in the
-//! `exit` event. Counting for the summary happens before the queue, so that it is right whatever the sink does.
+//! `exit` event. So is a refusal beyond [`REFUSALS`]: a program can have itself refused as often as it likes, and is not
+//! to fill the disk, nor the queue that its allowed connections are told through. Counting for the summary happens before the queue, so that it is right whatever the sink does.
 //!
 //! Everything that comes from inside the sandbox is hostile text: [`line`] cuts and escapes it, so that a line is valid
 //! JSON, one line and at most [`MAX_LINE`] bytes whatever stands in it.
@@ -38,9 +39,14 @@ use netbox_config::{Mode, Reason, RuleRef, Via};
 pub use line::MAX_LINE;
 pub use summary::{MAX_GROUPS, Refused, Summary};
 
+use crate::budget::{Allowance, Budget};
 use line::Line;
 use summary::Sums;
 use writer::Writer;
+
+/// How many refusals (and failures) of one sandbox are written: so many at once, and then 1,000 a second. What is
+/// allowed is always written.
+const REFUSALS: Allowance = Allowance { most: 10_000, refill: Duration::from_millis(1) };
 
 /// 128 random bits that name one run of a sandbox; shown as 32 hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -267,6 +273,8 @@ struct Shared {
     session: SessionId,
     next_id: AtomicU64,
     sums: Mutex<Sums>,
+    /// How many refusals may still be written.
+    refusals: Budget,
     writer: Option<Writer>,
 }
 
@@ -279,7 +287,9 @@ impl Events {
 
     fn with_flush_deadline(session: SessionId, sink: Option<File>, flush_deadline: Duration) -> Self {
         let writer = sink.map(|sink| Writer::new(sink, flush_deadline));
-        Self { shared: Arc::new(Shared { session, next_id: AtomicU64::new(1), sums: Mutex::default(), writer }) }
+        let refusals = Budget::new(REFUSALS);
+        let next_id = AtomicU64::new(1);
+        Self { shared: Arc::new(Shared { session, next_id, sums: Mutex::default(), refusals, writer }) }
     }
 
     /// The sandbox that these events are about.
@@ -307,10 +317,14 @@ impl Events {
 
     /// Counts a decision and tells it.
     pub fn decision(&self, decision: DecisionEvent) {
-        self.write(|line| {
-            line.decision(&decision);
-            "decision"
-        });
+        if Verdict::of(decision.reason) == Verdict::Allow || self.shared.refusals.take() {
+            self.write(|line| {
+                line.decision(&decision);
+                "decision"
+            });
+        } else if let Some(writer) = &self.shared.writer {
+            writer.drop_one();
+        }
         self.sums().decision(decision);
     }
 

@@ -394,3 +394,18 @@ fn the_budgets_add_up() {
     });
     assert!(line.len() <= MAX_LINE, "{} bytes", line.len());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_refusals_is_counted_and_leaves_room_for_what_is_allowed() {
+    let text = told(|events| {
+        for _ in 0..REFUSALS.most + 5 {
+            events.decision(denied("evil.example"));
+        }
+        events.decision(DecisionEvent::new(2, "example.com", Some(443), Via::Capture, Reason::Listed));
+    });
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let verdicts = |verdict: &str| lines.iter().filter(|line| line["verdict"] == verdict).count();
+    assert_eq!((verdicts("deny"), verdicts("allow")), (10_000, 1));
+    let exit = lines.last().unwrap();
+    assert_eq!((&exit["denied"], &exit["events_dropped"]), (&json!(10_005), &json!(5)));
+}

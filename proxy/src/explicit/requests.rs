@@ -23,10 +23,9 @@ use crate::socket::Connection;
 
 /// Carries a connection that speaks HTTP: requests one after the other, until one of them is CONNECT.
 pub(crate) async fn serve(session: Arc<Session>, client: Connection) {
-    let head_deadline = session.limits.head;
     let door = Requests { session: Arc::clone(&session), way: None, last: None };
     // In a box, so that a tunnel does not pay for the size of an exchange.
-    if let Some((client, request)) = Box::pin(exchange(client, None, door, head_deadline)).await {
+    if let Some((client, request)) = Box::pin(exchange(client, None, door, &session)).await {
         connect::serve(session, client, request).await;
     }
 }
@@ -130,13 +129,9 @@ impl Door for Requests {
     }
 
     fn unreadable(&mut self, error: &HeadError, bytes: &[u8]) -> Telling {
-        let reason = match error {
-            HeadError::Malformed(_) | HeadError::TooLarge => Reason::Malformed,
-            HeadError::Unsupported(_) => Reason::Unsupported,
-        };
         let mut words = bytes.split(|byte| b" \r\n".contains(byte)).skip_while(|word| word.is_empty());
         let via = if words.next() == Some(b"CONNECT") { Via::Connect } else { Via::Http };
-        super::refused(&self.session, via, words.next().unwrap_or_default(), reason);
+        super::refused(&self.session, via, words.next().unwrap_or_default(), error.reason());
         Telling::Http(Answer::unreadable(error), None)
     }
 

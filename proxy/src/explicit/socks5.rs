@@ -61,11 +61,11 @@ impl Reply {
 }
 
 /// A message, from the beginning of what has arrived.
-type Parsed<T> = Result<Option<(T, usize)>, Refused>;
+pub(crate) type Parsed<T> = Result<Option<(T, usize)>, Refused>;
 
 /// A message that is not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Refused {
+pub(crate) struct Refused {
     telling: Telling,
     reason: Reason,
     /// What stands where the target should, as far as there is any.
@@ -75,16 +75,18 @@ struct Refused {
 /// Carries a connection whose first byte is [`VERSION`].
 pub(crate) async fn serve(session: Arc<Session>, mut client: Connection) {
     let deadline = session.limits.head;
-    let (host, port) = match timeout(deadline, shake_hands(&mut client)).await {
-        Ok(Some(Ok(target))) => target,
-        Ok(Some(Err(Refused { telling, reason, text }))) => {
+    let shaken = session.while_half_open(timeout(deadline, shake_hands(&mut client))).await;
+    let (host, port) = match shaken {
+        Some(Ok(Some(Ok(target)))) => target,
+        Some(Ok(Some(Err(Refused { telling, reason, text })))) => {
             super::refused(&session, Via::Socks5, &text, reason);
             return refuse(client, telling).await;
         }
         // It went away before it had asked for anything.
-        Ok(None) => return,
-        Err(_) => {
-            super::refused(&session, Via::Socks5, b"", Reason::Malformed);
+        Some(Ok(None)) => return,
+        late_or_given_up => {
+            let reason = if late_or_given_up.is_some() { Reason::Malformed } else { Reason::Limit };
+            super::refused(&session, Via::Socks5, b"", reason);
             return socket::reset(client.stream);
         }
     };
@@ -127,7 +129,7 @@ async fn next<T>(client: &mut Connection, parse: fn(&[u8]) -> Parsed<T>) -> Opti
 }
 
 /// Version, number of methods, methods.
-fn greeting(bytes: &[u8]) -> Parsed<()> {
+pub(crate) fn greeting(bytes: &[u8]) -> Parsed<()> {
     let refused = |reason| Err(Refused { telling: Telling::Socks5NoMethod, reason, text: Vec::new() });
     match bytes {
         [VERSION, 0, ..] => refused(Reason::Malformed),
@@ -142,7 +144,7 @@ fn greeting(bytes: &[u8]) -> Parsed<()> {
 }
 
 /// Version, command, a zero, address type, address, port.
-fn request(bytes: &[u8]) -> Parsed<(Host, Port)> {
+pub(crate) fn request(bytes: &[u8]) -> Parsed<(Host, Port)> {
     let refused =
         |reply, reason, text: &[u8]| Err(Refused { telling: Telling::Socks5(reply), reason, text: text.to_owned() });
     let malformed = |text| refused(Reply::GeneralFailure, Reason::Malformed, text);

@@ -124,8 +124,8 @@ fn trailers(scan: &mut HeadScan, input: &mut BytesMut) -> Result<Option<Fields>,
         return Ok(Some(Fields::default()));
     }
     let wrong = |error| match error {
-        HeadError::TooLarge => BodyError("the trailer section is too large"),
         HeadError::Malformed(what) | HeadError::Unsupported(what) => BodyError(what),
+        HeadError::TooLarge | HeadError::Crowded => BodyError("the trailer section is too large"),
     };
     let section = scan.take(input).map_err(wrong)?;
     section.map(|section| Fields::parse(&section)).transpose().map_err(wrong)

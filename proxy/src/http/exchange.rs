@@ -17,7 +17,6 @@
 use std::future::{Future, pending};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use netbox_config::{Reason, Refusal};
@@ -34,6 +33,7 @@ use crate::delivery::Undelivered;
 use crate::events::End;
 use crate::record::Record;
 use crate::refuse::{Telling, refuse};
+use crate::session::Session;
 use crate::socket::{self, Connection};
 use crate::tunnel::{Open, tunnel};
 
@@ -68,9 +68,9 @@ pub(crate) async fn exchange(
     mut client: Connection,
     upstream: Option<Connection>,
     door: impl Door,
-    head_deadline: Duration,
+    session: &Session,
 ) -> Option<(Connection, RequestHead)> {
-    match relay_all(&mut client, upstream, door, head_deadline).await {
+    match relay_all(&mut client, upstream, door, session).await {
         Ending::Left(request) => return Some((client, request)),
         Ending::Finish => socket::finish(client.stream).await,
         Ending::Refuse(telling) => refuse(client, telling).await,
@@ -101,10 +101,10 @@ async fn relay_all(
     client: &mut Connection,
     mut upstream: Option<Connection>,
     mut door: impl Door,
-    head_deadline: Duration,
+    session: &Session,
 ) -> Ending {
     loop {
-        let (bytes, request) = match next_head(client, upstream.as_mut(), head_deadline).await {
+        let (bytes, request) = match next_head(client, upstream.as_mut(), session).await {
             Next::Head(head) => {
                 let request = RequestHead::parse(&head);
                 (head, request)
@@ -177,7 +177,7 @@ enum Next {
 }
 
 /// Reads the next head. Before its first byte there is no deadline, but the end of the upstream connection.
-async fn next_head(client: &mut Connection, upstream: Option<&mut Connection>, deadline: Duration) -> Next {
+async fn next_head(client: &mut Connection, upstream: Option<&mut Connection>, session: &Session) -> Next {
     let mut scan = HeadScan::new(Lines::Strict);
     let first = async {
         loop {
@@ -216,8 +216,11 @@ async fn next_head(client: &mut Connection, upstream: Option<&mut Connection>, d
             }
         }
     };
-    let late = Next::Unreadable(HeadError::Malformed("the head did not arrive in time"));
-    timeout(deadline, rest).await.unwrap_or(late)
+    match session.while_half_open(timeout(session.limits.head, rest)).await {
+        Some(Ok(next)) => next,
+        Some(Err(_)) => Next::Unreadable(HeadError::Malformed("the head did not arrive in time")),
+        None => Next::Unreadable(HeadError::Crowded),
+    }
 }
 
 /// Waits until the server ends an idle connection, or sends what nobody asked for, which ends it too.

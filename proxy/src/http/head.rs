@@ -5,6 +5,7 @@
 //! it comes from whom the policy allows, and what is forwarded is written anew.
 
 use bytes::{Buf, Bytes, BytesMut};
+use netbox_config::Reason;
 
 /// The most bytes of a head, start line and fields together.
 pub(crate) const MAX_HEAD: usize = 64 * 1024;
@@ -25,6 +26,20 @@ pub(crate) enum HeadError {
     /// It asks for something that netbox does not carry. Says what.
     #[error("{0}")]
     Unsupported(&'static str),
+    /// It was not whole yet, and too many others wait.
+    #[error("too many requests are unfinished")]
+    Crowded,
+}
+
+impl HeadError {
+    /// The word for events.
+    pub(crate) fn reason(self) -> Reason {
+        match self {
+            Self::Malformed(_) | Self::TooLarge => Reason::Malformed,
+            Self::Unsupported(_) => Reason::Unsupported,
+            Self::Crowded => Reason::Limit,
+        }
+    }
 }
 
 /// Whose head it is.

@@ -258,3 +258,21 @@ async fn refused_datagrams_are_told_once_for_each_destination() {
         of(&events, "decision").iter().map(|event| (event["host"].clone(), event["reason"].clone())).collect();
     assert_eq!(told, [("github.com".into(), "udp".into()), ("203.0.113.9".into(), "udp".into())]);
 }
+
+#[tokio::test]
+async fn who_says_nothing_makes_room_for_who_speaks() {
+    let mut world = World::new(&["github.com"]).limits(|limits| limits.half_open = 2);
+    let mut silent = world.connect("github.com:443").await;
+    let mut half = world.connect("github.com:80").await;
+    send(&mut half, "GET / HTTP/1.1\r\nHost: git").await;
+    let mut last = world.connect("evil.example:80").await;
+    expect_reset(&mut silent).await;
+    send(&mut last, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n").await;
+    expect(&mut last, "HTTP/1.1 403 ").await;
+    drop((half, last));
+    world.assert_untouched();
+    let events = world.events().await;
+    let limit: Vec<_> = of(&events, "decision").into_iter().filter(|event| event["reason"] == "limit").collect();
+    assert_eq!(limit.len(), 1);
+    assert_eq!((&limit[0]["host"], &limit[0]["port"]), (&"github.com".into(), &443.into()));
+}

@@ -6,6 +6,7 @@ use netbox_config::{Decision, Host, HostFacts, Port, Target, Via};
 
 use super::bytes::*;
 use super::*;
+use crate::dns::MADE_UP_NAMES;
 use crate::dns::answer::{finish, plan};
 use crate::dns::synthetic::{LISTED_CAPACITY, SyntheticTable};
 use crate::dns::wire::{Question, parse};
@@ -321,7 +322,7 @@ async fn d044_an_opt_record_out_of_place_is_an_error() {
     assert_eq!(world.asked(), [""; 0]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn d055_seventy_thousand_listed_names_keep_their_addresses() {
     let world = World::allowing(&["*.github.com"]).await;
     let listed = |number: usize| format!("n{number}.github.com");
@@ -332,6 +333,8 @@ async fn d055_seventy_thousand_listed_names_keep_their_addresses() {
     };
     let mut answered = 0;
     for number in 0..70_000 {
+        // At the pace at which names may be made up.
+        tokio::time::advance(MADE_UP_NAMES.refill).await;
         answered += ask(number).await.answers.len();
     }
     assert_eq!(answered, LISTED_CAPACITY);
@@ -341,6 +344,24 @@ async fn d055_seventy_thousand_listed_names_keep_their_addresses() {
     assert_eq!(world.ask(&query(&listed(LISTED_CAPACITY - 1), A)).await.v4(), Ipv4Addr::new(198, 18, 255, 254));
     assert_eq!(world.ask(&query(&listed(LISTED_CAPACITY), A)).await.code(), ResponseCode::ServFail);
     assert_eq!(world.ask(&query("evil.example", A)).await.v4(), Ipv4Addr::new(198, 19, 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn made_up_names_leave_slowly_and_listed_ones_at_once() {
+    let world = World::allowing(&["*.github.com", "api.github.com"]).await;
+    for number in 0..MADE_UP_NAMES.most {
+        assert_eq!(world.ask(&query(&format!("n{number}.github.com"), A)).await.code(), ResponseCode::NoError);
+    }
+    let left = world.asked().len();
+    for kind in [A, AAAA, TXT] {
+        assert_eq!(world.ask(&query("secret.github.com", kind)).await.code(), ResponseCode::ServFail);
+    }
+    assert_eq!(world.asked().len(), left, "no query leaves");
+    for known in ["n7.github.com", "api.github.com"] {
+        assert_eq!(world.ask(&query(known, A)).await.code(), ResponseCode::NoError, "{known}");
+    }
+    tokio::time::advance(MADE_UP_NAMES.refill).await;
+    assert_eq!(world.ask(&query("secret.github.com", A)).await.code(), ResponseCode::NoError);
 }
 
 #[tokio::test]

@@ -243,3 +243,20 @@ async fn a_head_that_never_ends_is_answered_in_its_time() {
     let decision = one_decision(&events, "error", "malformed");
     assert_eq!((&decision["host"], &decision["via"]), (&"github.com:443".into(), &"connect".into()));
 }
+
+#[tokio::test]
+async fn half_a_head_makes_room_for_who_speaks() {
+    let mut world = listed().limits(|limits| limits.half_open = 1);
+    let mut half = world.explicit().await;
+    send(&mut half, "GET http://github.com/ HTTP/1.1\r\nHost: git").await;
+    half.writable().await.unwrap();
+    let mut silent = world.explicit().await;
+    expect_answer(&mut half, "503").await;
+    let mut last = world.explicit().await;
+    expect_end(&mut silent).await;
+    send(&mut last, "GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n").await;
+    expect_answer(&mut last, "403").await;
+    drop((half, silent, last));
+    let events = world.events().await;
+    assert_eq!(events.iter().filter(|event| event["reason"] == "limit").count(), 1);
+}
