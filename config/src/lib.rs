@@ -36,6 +36,7 @@ mod pattern;
 mod policy;
 mod port;
 mod ports;
+pub mod presets;
 mod quote;
 mod reason;
 mod refusal;

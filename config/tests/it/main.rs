@@ -7,6 +7,7 @@ mod cases;
 mod decisions;
 mod near_misses;
 mod oracle;
+mod presets;
 mod properties;
 mod rules;
 mod scale;
