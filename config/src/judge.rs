@@ -6,10 +6,11 @@
 //!
 //! 1. Mode `none` refuses.
 //! 2. A deny rule whose host and ports cover the target refuses.
-//! 3. Mode `open` permits.
-//! 4. An allow rule whose host and ports cover the target permits.
-//! 5. Mode `audit` permits, and says what the refusal would have been.
-//! 6. All else is refused.
+//! 3. A ceiling none of whose rules covers the target refuses.
+//! 4. Mode `open` permits.
+//! 5. An allow rule whose host and ports cover the target permits.
+//! 6. Mode `audit` permits, and says what the refusal would have been.
+//! 7. All else is refused.
 //!
 //! For an address the same, and in between: netbox's own listeners and the host's own addresses are refused; an address
 //! that is not public needs a rule that names it ([`Policy::names`]) in every mode but `open`. `*` allows names only.
@@ -74,7 +75,8 @@ impl Permit {
         self.would
     }
 
-    /// Whether the first bytes are not to be looked at: an allow rule with `tcp://` covers the target.
+    /// Whether the first bytes are not to be looked at: an allow rule with `tcp://` covers the target, and so does a rule
+    /// with `tcp://` of every ceiling.
     pub fn is_raw(&self) -> bool {
         self.raw
     }
@@ -95,7 +97,8 @@ impl Policy {
     /// Judges a target. Pure: nothing is looked up.
     pub fn decide(&self, target: &Target, facts: &HostFacts) -> Decision {
         let permit = |reason, rule: Option<&Rule>, would| {
-            let (rule, raw) = (rule.map(Rule::reference), rule.is_some_and(Rule::is_raw));
+            let raw = rule.is_some_and(Rule::is_raw) && self.ceilings_admit_raw(target.host(), target.port());
+            let rule = rule.map(Rule::reference);
             Decision::Allow(Permit { target: target.clone(), reason, rule, would, raw })
         };
         if self.mode() == Mode::None {
@@ -107,10 +110,14 @@ impl Policy {
                 if let Some(rule) = self.denies_name(name, port) {
                     return Decision::Refuse(Refusal::new(Reason::Denied).with_rule(rule));
                 }
+                if let Err(refusal) = self.check_ceilings(target.host(), port) {
+                    return Decision::Refuse(refusal);
+                }
                 (self.weigh_name(name, port), Reason::NotListed, true)
             }
             Host::Address(address) => {
-                if let Err(refusal) = self.check_never(*address, port, facts) {
+                let never = self.check_never(*address, port, facts);
+                if let Err(refusal) = never.and_then(|()| self.check_ceilings(target.host(), port)) {
                     return Decision::Refuse(refusal);
                 }
                 let public = class_on_host(*address, facts) == AddressClass::Public;
@@ -209,7 +216,7 @@ impl Policy {
 }
 
 /// The class of an address on this host: [`classify`], and [`AddressClass::OnLink`] for a neighbour.
-fn class_on_host(address: IpAddr, facts: &HostFacts) -> AddressClass {
+pub(crate) fn class_on_host(address: IpAddr, facts: &HostFacts) -> AddressClass {
     match classify(address) {
         AddressClass::Public if facts.on_link_prefixes(address).next().is_some() => AddressClass::OnLink,
         class => class,

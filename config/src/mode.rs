@@ -9,7 +9,7 @@ pub enum Mode {
     /// What is listed passes, all else is refused. The default.
     #[default]
     Allowlist,
-    /// Nothing passes. Allow rules beside it are an error.
+    /// Nothing passes, whatever the rules.
     None,
     /// Everything passes, also to addresses that are not public.
     Open,
@@ -31,6 +31,17 @@ impl Mode {
             Self::Open => "open",
             Self::Audit => "audit",
         }
+    }
+
+    /// Whether more passes in this mode than in the other, the rules being the same: `none`, `allowlist`, `audit`, `open`.
+    pub fn is_wider_than(self, other: Self) -> bool {
+        let width = |mode| match mode {
+            Self::None => 0,
+            Self::Allowlist => 1,
+            Self::Audit => 2,
+            Self::Open => 3,
+        };
+        width(self) > width(other)
     }
 }
 

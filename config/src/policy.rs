@@ -4,19 +4,22 @@ use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
+use crate::ceiling::Ceiling;
 use crate::index::Index;
 use crate::mode::Mode;
 use crate::rule::{Rule, RuleRef};
 use crate::rule_error::RuleError;
 
-/// What may be reached: a mode, allow rules and deny rules. Never changes once made; share it as `Arc<Policy>`.
+/// What may be reached: a mode, allow rules, deny rules and ceilings. Never changes once made; share it as `Arc<Policy>`.
 ///
-/// Without allow rules nothing is allowed in mode `allowlist`. Deny rules win over every allow rule and in every mode.
+/// Without allow rules nothing is allowed in mode `allowlist`. Deny rules win over every allow rule and in every mode, and
+/// what is outside a [`Ceiling`] is allowed by no rule and in no mode.
 #[derive(Debug)]
 pub struct Policy {
     mode: Mode,
     allow: Vec<Rule>,
     deny: Vec<Rule>,
+    ceilings: Vec<Ceiling>,
     pub(crate) allow_index: Index,
     pub(crate) deny_index: Index,
 }
@@ -47,8 +50,14 @@ impl Policy {
             return Err(PolicyError::AllowInModeNone(rule.reference()));
         }
         allow.iter().try_for_each(Rule::check_breadth)?;
+        Ok(Self::bounded(mode, allow, deny, Vec::new()))
+    }
+
+    /// A policy of these rules under these ceilings, outermost first. The allow rules are of [`Rule::parse`]; in mode
+    /// `none` they say nothing.
+    pub(crate) fn bounded(mode: Mode, allow: Vec<Rule>, deny: Vec<Rule>, ceilings: Vec<Ceiling>) -> Self {
         let (allow_index, deny_index) = (Index::new(&allow), Index::new(&deny));
-        Ok(Self { mode, allow, deny, allow_index, deny_index })
+        Self { mode, allow, deny, ceilings, allow_index, deny_index }
     }
 
     /// The mode.
@@ -66,7 +75,13 @@ impl Policy {
         &self.deny
     }
 
-    /// What the policy is, in 64 hexadecimal digits: SHA-256 over the mode and the sorted effective rules.
+    /// The ceilings, outermost first.
+    pub fn ceilings(&self) -> &[Ceiling] {
+        &self.ceilings
+    }
+
+    /// What the policy is, in 64 hexadecimal digits: SHA-256 over the mode and the sorted effective rules, those of
+    /// each ceiling by themselves.
     ///
     /// Two policies that differ only in the order of rules, in repeated rules, in spelling (case, a trailing dot, another
     /// script) or in where the rules were written have the same digest.
@@ -76,12 +91,21 @@ impl Policy {
                 let raw = if rule.is_raw() { "tcp://" } else { "" };
                 format!("{word} {raw}{}:{}\n", rule.pattern(), ports(rule))
             };
-            rules.iter().map(line).collect::<Vec<_>>()
+            let mut lines: Vec<_> = rules.iter().map(line).collect();
+            lines.sort_unstable();
+            lines.dedup();
+            lines
         };
         let mut lines = side("allow", &self.allow, Rule::allowed_ports);
         lines.extend(side("deny", &self.deny, Rule::denied_ports));
-        lines.sort_unstable();
-        lines.dedup();
+        let ceiling = |ceiling: &Ceiling| {
+            let rules = side("within", ceiling.rules(), Rule::allowed_ports);
+            format!("ceiling of {}\n{}", rules.len(), rules.concat())
+        };
+        let mut ceilings: Vec<_> = self.ceilings.iter().map(ceiling).collect();
+        ceilings.sort_unstable();
+        ceilings.dedup();
+        lines.append(&mut ceilings);
         let mut hash = Sha256::new_with_prefix(format!("mode {}\n", self.mode));
         lines.iter().for_each(|line| hash.update(line));
         hash.finalize().iter().fold(String::with_capacity(64), |mut digits, byte| {

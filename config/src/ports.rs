@@ -69,6 +69,17 @@ impl Ports {
         let covered = merge(others.flat_map(Self::ranges).collect());
         self.ranges().all(|(low, high)| covered.iter().any(|(from, to)| *from <= low && high <= *to))
     }
+
+    /// The ports of `self` that are in one of the others, if there are any.
+    pub(crate) fn within<'a>(&self, others: impl Iterator<Item = &'a Self>) -> Option<Self> {
+        let others = merge(others.flat_map(Self::ranges).collect());
+        let common = |(low, high): (u16, u16)| {
+            let cut = others.iter().map(move |(from, to)| (low.max(*from), high.min(*to)));
+            cut.filter(|(low, high)| low <= high)
+        };
+        let left: Vec<_> = self.ranges().flat_map(common).collect();
+        (!left.is_empty()).then_some(Self(Cow::Owned(left)))
+    }
 }
 
 fn merge(mut ranges: Vec<(u16, u16)>) -> Vec<(u16, u16)> {
@@ -144,6 +155,25 @@ mod tests {
             ("22,*", PortsError::StarInList { at: 3 }),
         ] {
             assert_eq!(Ports::parse(text), Err(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_within_others_is_what_both_contain() {
+        let lists = ["22", "80,443", "*", "1-100", "90-110,400-500", "443,8000-8100", "65535"]
+            .map(|text| Ports::parse(text).unwrap());
+        for number in 0..lists.len().pow(3) {
+            let [one, two, three] = [1, 7, 49].map(|step| &lists[number / step % lists.len()]);
+            let within = one.within([two, three].into_iter());
+            for number in
+                [1, 22, 79, 80, 89, 90, 100, 101, 110, 111, 400, 443, 500, 501, 8000, 8100, 8101, 65534, 65535]
+            {
+                let expected =
+                    one.contains(port(number)) && (two.contains(port(number)) || three.contains(port(number)));
+                let found = within.as_ref().is_some_and(|ports| ports.contains(port(number)));
+                assert_eq!(found, expected, "{number} in {one} within {two} or {three}");
+            }
+            assert_eq!(one.within(std::iter::empty()), None);
         }
     }
 

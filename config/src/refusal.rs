@@ -1,6 +1,7 @@
 //! A refusal: why, by which rule, and the rule that would allow it.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use crate::address::{AddressClass, classify};
 use crate::host::Host;
@@ -15,6 +16,8 @@ use crate::target::Target;
 pub struct Refusal {
     reason: Reason,
     rule: Option<RuleRef>,
+    /// Whether `rule` stands for a ceiling that leaves the target out.
+    by_ceiling: bool,
     address: Option<IpAddr>,
     near: Option<NearMiss>,
 }
@@ -22,13 +25,19 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal for a reason, without a rule. Also for those that the proxy makes: `sni-mismatch`, `limit`, …
     pub fn new(reason: Reason) -> Self {
-        Self { reason, rule: None, address: None, near: None }
+        Self { reason, rule: None, by_ceiling: false, address: None, near: None }
     }
 
     /// The same, by the rule that decided.
     #[must_use]
     pub fn with_rule(self, rule: RuleRef) -> Self {
         Self { rule: Some(rule), ..self }
+    }
+
+    /// The same, by the ceiling that leaves the target out.
+    #[must_use]
+    pub(crate) fn with_ceiling(self, ceiling: RuleRef) -> Self {
+        Self { rule: Some(ceiling), by_ceiling: true, ..self }
     }
 
     /// The same, about this address of the target's name.
@@ -48,7 +57,7 @@ impl Refusal {
         self.reason
     }
 
-    /// The deny rule that decided, if one did.
+    /// The deny rule that decided, if one did. For a ceiling the text is `ceiling`, and the source its place.
     pub fn rule(&self) -> Option<RuleRef> {
         self.rule.clone()
     }
@@ -56,6 +65,11 @@ impl Refusal {
     /// What almost allowed it, if somebody asked for that.
     pub fn near_miss(&self) -> Option<&NearMiss> {
         self.near.as_ref()
+    }
+
+    /// The place of the ceiling that leaves the target out, if one does: "outside the ceiling of …".
+    pub fn ceiling(&self) -> Option<Arc<str>> {
+        self.rule.as_ref().filter(|_| self.by_ceiling).map(|ceiling| Arc::clone(&ceiling.source))
     }
 
     /// The address that was judged, if it was [`Policy::vet`](crate::Policy::vet) that refused.

@@ -5,21 +5,24 @@ use crate::name::HostName;
 use crate::pattern::HostPattern;
 use crate::policy::Policy;
 use crate::port::Port;
+use crate::ports::Ports;
 use crate::rule::RuleRef;
 
 impl Policy {
     /// Whether a DNS query for the name may leave: some port of it may be allowed.
     ///
-    /// In mode `allowlist` an allow rule's host covers the name and deny rules leave one of its ports; in modes `open` and
-    /// `audit` deny rules leave some port; in mode `none` never.
+    /// In mode `allowlist` an allow rule's host covers the name, and ceilings and deny rules leave one of the rule's ports;
+    /// in modes `open` and `audit` they leave some port; in mode `none` never.
     pub fn may_resolve(&self, name: &HostName) -> bool {
-        let ports_left = |ports: &crate::Ports| {
+        let ports_left = |ports: &Ports| {
+            let mut ceilings = self.ceilings().iter();
+            let inside = ceilings.try_fold(ports.clone(), |left, ceiling| left.within(ceiling.ports_of(name)));
             let denies = self.deny_index.of_name(name).map(|place| self.deny()[place].denied_ports());
-            !ports.is_covered_by(denies)
+            inside.is_some_and(|ports| !ports.is_covered_by(denies))
         };
         match self.mode() {
             Mode::None => false,
-            Mode::Open | Mode::Audit => ports_left(&crate::Ports::ALL),
+            Mode::Open | Mode::Audit => ports_left(&Ports::ALL),
             Mode::Allowlist => {
                 self.allow_index.of_name(name).any(|place| ports_left(self.allow()[place].allowed_ports()))
             }

@@ -28,6 +28,8 @@ const LONGEST: usize = 4096;
 /// | `tcp://example.com:5432` | as without `tcp://`, and no first bytes are looked at | as written, and must be |
 /// | `*` | every name, no address | as above |
 ///
+/// `@name`, a preset, is no rule but a list of rules: see [`Entry`](crate::Entry).
+///
 /// As a **deny** rule the same text differs in three ways, each of which refuses more: without ports it covers every
 /// port, `*` covers addresses as well as names, and `tcp://` means nothing (so that an allow rule can be copied).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,10 +74,7 @@ impl Rule {
     ///
     /// [`RuleError`] quotes the rule and says what is wrong, where, and what to write.
     pub fn parse(text: &str, source: Source) -> Result<Self, RuleError> {
-        let mut rule = Self::parse_deny(text, source)?;
-        rule.check_breadth()?;
-        rule.warnings = rule.find_warnings();
-        Ok(rule)
+        Self::parse_deny(text, source)?.into_allow()
     }
 
     /// Parses a deny rule: as [`Rule::parse`], but a wildcard over a public suffix (`*.com`) is right, and there are no
@@ -92,6 +91,19 @@ impl Rule {
             }
             Err(wrong) => Err(RuleError::new(text, wrong).with_source(source)),
         }
+    }
+
+    /// A rule of [`Rule::parse_deny`] as one that allows.
+    pub(crate) fn into_allow(mut self) -> Result<Self, RuleError> {
+        self.check_breadth()?;
+        self.warnings = self.find_warnings();
+        Ok(self)
+    }
+
+    /// The same rule, written elsewhere.
+    pub(crate) fn with_source(&self, source: Source) -> Self {
+        let reference = RuleRef { text: Arc::clone(&self.reference.text), source: source.to_string().into() };
+        Self { reference, source, ..self.clone() }
     }
 
     /// The rule as written.
@@ -136,6 +148,11 @@ impl Rule {
     /// The ports that it covers as a deny rule: all if none are written.
     pub(crate) fn denied_ports(&self) -> &Ports {
         self.ports.as_ref().unwrap_or(const { &Ports::ALL })
+    }
+
+    /// Whether it says which ports.
+    pub(crate) fn has_ports(&self) -> bool {
+        self.ports.is_some()
     }
 
     fn find_warnings(&self) -> Vec<RuleWarning> {

@@ -39,9 +39,15 @@ pub enum RuleFault {
     /// A control character.
     #[error("a control character")]
     Control,
-    /// `@name`.
-    #[error("presets are not supported yet")]
+    /// `@name` where only a host can stand.
+    #[error("a preset where a host is meant")]
     Preset,
+    /// `@some name`.
+    #[error("a preset's name has lower-case letters, digits, `-` and `_`")]
+    PresetName,
+    /// `@name:22`.
+    #[error("ports after a preset, which brings its own")]
+    PresetPorts,
     /// A URL.
     #[error("a URL where a host is meant")]
     Url,

@@ -6,9 +6,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::address::AddressClass;
 use crate::facts::HostFacts;
 use crate::host::Host;
-use crate::judge::Permit;
+use crate::judge::{Permit, class_on_host};
 use crate::policy::Policy;
 use crate::reason::Reason;
 use crate::refusal::Refusal;
@@ -30,9 +31,10 @@ impl Policy {
     /// # Errors
     ///
     /// In this order: netbox's own listeners are `self`; what a deny rule covers is `denied`; an address of the host's
-    /// interfaces is `self` unless an allow rule is about exactly that one; an address that is not public is `non-public`
-    /// unless an allow rule names it on this port, or in mode `open`. Where the target is itself an address, any other
-    /// address is `address-not-listed`.
+    /// interfaces is `self` unless an allow rule is about exactly that one; what is outside a ceiling is `denied`: the
+    /// target, and the address as well if it is not public or the host's, since a rule outside a ceiling opens nothing; an
+    /// address that is not public is `non-public` unless an allow rule names it on this port, or in mode `open`. Where the
+    /// target is itself an address, any other address is `address-not-listed`.
     ///
     /// The refusal's [`Refusal::address`] is the address.
     pub fn vet(&self, permit: &Permit, address: IpAddr, facts: &HostFacts) -> Result<VettedAddr, Refusal> {
@@ -44,6 +46,11 @@ impl Policy {
             return Err(Refusal::new(Reason::AddressNotListed).with_address(address));
         }
         self.check_never(address, port, facts)
+            .and_then(|()| self.check_ceilings(permit.target().host(), port))
+            .and_then(|()| match class_on_host(address, facts) {
+                AddressClass::Public if !facts.is_own(address) => Ok(()),
+                _ => self.check_ceilings_of_address(address, port),
+            })
             .and_then(|()| self.check_guard(address, port, facts))
             .map(|()| VettedAddr(SocketAddr::new(address, port.get())))
             .map_err(|refusal| refusal.with_address(address))

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::Path;
 
 use netbox_config::{
     CheckTarget, Decision, Host, HostFacts, HostName, Mode, Policy, Port, Reason, Rule, Source, Target, Via,
@@ -237,7 +238,7 @@ fn the_mixed_answer_dials_only_what_is_public() {
 
 #[test]
 fn a_case_names_its_rule_by_the_source_that_was_given() {
-    let source = Source::File { path: "netbox.toml".into(), line: 3, column: 10 };
+    let source = Source::File { path: Path::new("netbox.toml").into(), line: 3, column: 10 };
     let rule = Rule::parse("github.com", source).unwrap();
     let policy = Policy::new(Mode::Allowlist, vec![rule], vec![]).unwrap();
     let Decision::Allow(permit) = policy.decide(&crate::target("github.com:443"), &HostFacts::default()) else {

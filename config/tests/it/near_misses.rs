@@ -161,7 +161,7 @@ fn what_is_denied_or_in_mode_none_misses_nothing() {
 
 #[test]
 fn a_near_miss_knows_its_rule_and_hides_nothing_in_it() {
-    let source = || Source::File { path: "a\u{1b}[2J/netbox.toml".into(), line: 3, column: 10 };
+    let source = || Source::File { path: std::path::Path::new("a\u{1b}[2J/netbox.toml").into(), line: 3, column: 10 };
     let rule = |text: &str| Rule::parse(text, source()).unwrap();
     let policy = Policy::new(Mode::Allowlist, vec![rule("*.bücher.example")], vec![]).unwrap();
     let target = target("xn--bcher-kva.example:443");

@@ -1,5 +1,7 @@
 //! What is a rule, what it is stored as, and what is said of what is none.
 
+use std::path::Path;
+
 use netbox_config::{Rule, RuleWarning, Source, split_rules};
 
 use crate::FLAG;
@@ -61,7 +63,7 @@ fn errors_quote_the_rule_name_the_place_and_say_what_to_write() {
         (" github.com", "column 1: a space, and a rule has none; write `github.com`"),
         ("git hub.com", "column 4: a space, and a rule has none; write a rule for each host"),
         ("github.com\0.evil.example", "column 11: a control character"),
-        ("@pip", "column 1: presets are not supported yet; write the hosts themselves"),
+        ("@pip", "column 1: a preset where a host is meant; write the hosts themselves"),
         ("a.example,b.example", "column 10: a list, and a rule is one host; write a rule for each host"),
         ("https://github.com", "column 1: a URL where a host is meant; write `github.com`"),
         ("http://github.com:8080/x", "column 1: a URL where a host is meant; write `github.com:8080`"),
@@ -296,7 +298,7 @@ fn a_rule_is_not_longer_than_a_name_and_its_ports_can_be() {
 
 #[test]
 fn an_error_in_a_file_points_into_the_file() {
-    let source = Source::File { path: "netbox.toml".into(), line: 3, column: 10 };
+    let source = Source::File { path: Path::new("netbox.toml").into(), line: 3, column: 10 };
     let error = Rule::parse("api.*.com", source).unwrap_err();
     assert_eq!(
         error.to_string(),
