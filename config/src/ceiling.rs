@@ -48,6 +48,10 @@ impl Ceiling {
         self.index.of_name(name).map(|place| self.rules[place].allowed_ports())
     }
 
+    pub(crate) fn index(&self) -> &Index {
+        &self.index
+    }
+
     fn admits(&self, host: &Host, port: Port) -> bool {
         self.covering(host, port).next().is_some()
     }

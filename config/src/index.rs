@@ -26,8 +26,13 @@ pub(crate) struct Index {
 
 impl Index {
     pub(crate) fn new(rules: &[Rule]) -> Self {
+        Self::of(rules)
+    }
+
+    /// The same for rules that lie elsewhere; a place is one in their order.
+    pub(crate) fn of<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Self {
         let mut index = Self::default();
-        for (place, rule) in rules.iter().enumerate() {
+        for (place, rule) in rules.into_iter().enumerate() {
             match rule.pattern() {
                 HostPattern::Every => index.every.push(place),
                 HostPattern::Exact(name) => index.exact.entry(name.clone()).or_default().push(place),
@@ -83,6 +88,6 @@ impl Index {
 }
 
 /// The name without its first label.
-fn parent(name: &str) -> Option<&str> {
+pub(crate) fn parent(name: &str) -> Option<&str> {
     name.split_once('.').map(|(_, parent)| parent)
 }

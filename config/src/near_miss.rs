@@ -11,6 +11,7 @@ use std::net::IpAddr;
 
 use crate::embedded;
 use crate::host::Host;
+use crate::index::parent;
 use crate::name::HostName;
 use crate::pattern::HostPattern;
 use crate::policy::Policy;
@@ -180,10 +181,6 @@ impl Policy {
         let few = self.allow().len() <= COMPARED;
         self.allow().iter().filter(move |_| few)
     }
-}
-
-fn parent(name: &str) -> Option<&str> {
-    name.split_once('.').map(|(_, parent)| parent)
 }
 
 /// The name that its owner has registered.

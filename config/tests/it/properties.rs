@@ -15,9 +15,9 @@ use crate::oracle::{ADDRESSES, Pattern, RANGES, Spec, World, is_special};
 /// Few labels and few ports, so that rules and targets meet often.
 const LABELS: &[&str] = &["a", "b", "aa", "xn--bcher-kva"];
 const TOPS: &[&str] = &["example", "test"];
-const PORTS: &[u16] = &[1, 22, 80, 443, 4100, 8443, 65535];
+pub(crate) const PORTS: &[u16] = &[1, 22, 80, 443, 4100, 8443, 65535];
 
-fn name() -> impl Strategy<Value = Vec<&'static str>> {
+pub(crate) fn name() -> impl Strategy<Value = Vec<&'static str>> {
     (prop::collection::vec(select(LABELS), 0..3), select(TOPS)).prop_map(|(mut labels, top)| {
         labels.push(top);
         labels
@@ -41,18 +41,18 @@ fn spec() -> impl Strategy<Value = Spec> {
     (pattern, ports()).prop_map(|(pattern, ports)| Spec { pattern, ports })
 }
 
-fn facts() -> impl Strategy<Value = HostFacts> {
+pub(crate) fn facts() -> impl Strategy<Value = HostFacts> {
     let own = prop::sample::subsequence(vec!["203.0.113.10", "10.0.0.7", "2001:db8::1", "127.0.0.1"], 0..3);
     let on_link =
         prop::sample::subsequence(vec!["203.0.113.0/24", "10.0.0.0/8", "2001:db8::/64", "169.254.0.0/16"], 0..3);
     (own, on_link).prop_map(|(own, on_link)| crate::host(&own, &on_link))
 }
 
-fn mode() -> impl Strategy<Value = Mode> {
+pub(crate) fn mode() -> impl Strategy<Value = Mode> {
     select(&[Mode::Allowlist, Mode::Audit, Mode::Open][..])
 }
 
-fn specs(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Spec>> {
+pub(crate) fn specs(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Spec>> {
     prop::collection::vec(spec(), count)
 }
 
@@ -62,11 +62,11 @@ fn policy(mode: Mode, allow: &[Spec], deny: &[Spec]) -> Policy {
     Policy::new(mode, allow, deny).unwrap()
 }
 
-fn target(host: Host, port: u16) -> Target {
+pub(crate) fn target(host: Host, port: u16) -> Target {
     Target::new(host, Port::new(port).unwrap(), Via::Capture)
 }
 
-fn name_target(labels: &[&str], port: u16) -> Target {
+pub(crate) fn name_target(labels: &[&str], port: u16) -> Target {
     target(Host::Name(HostName::parse_wire(labels.join(".").as_bytes()).unwrap()), port)
 }
 
