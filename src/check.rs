@@ -1,6 +1,7 @@
 //! `netbox check`: would a target be allowed, and by which rule?
 
 use std::io::{Write, stdout};
+use std::sync::Arc;
 
 use netbox_config::{CheckTarget, Decision, HostFacts, Policy, Reason, RuleRef, Target, quote};
 use netbox_proxy::facts::Facts;
@@ -18,6 +19,8 @@ struct Answer {
     reason: Reason,
     target: Option<Target>,
     rule: Option<RuleRef>,
+    /// Where the ceiling is that leaves the target out.
+    ceiling: Option<Arc<str>>,
     /// What is wrong with a malformed target, or the rule that would allow a refused one.
     hint: Option<String>,
     /// What almost allowed it.
@@ -59,6 +62,7 @@ fn judge(text: &str, policy: &Policy, facts: &HostFacts) -> Answer {
                 reason: Reason::Malformed,
                 target: None,
                 rule: None,
+                ceiling: None,
                 hint: Some(error.to_string()),
                 near: None,
                 code: MALFORMED,
@@ -70,6 +74,7 @@ fn judge(text: &str, policy: &Policy, facts: &HostFacts) -> Answer {
             verdict: "allow",
             reason: permit.reason(),
             rule: permit.rule(),
+            ceiling: None,
             target: Some(target),
             hint: None,
             near: None,
@@ -79,6 +84,7 @@ fn judge(text: &str, policy: &Policy, facts: &HostFacts) -> Answer {
             verdict: "deny",
             reason: refusal.reason(),
             rule: refusal.rule(),
+            ceiling: refusal.ceiling(),
             hint: refusal.hint(&target),
             near: policy.near_miss(&target, &refusal).map(|near| near.to_string()),
             target: Some(target),
@@ -104,8 +110,10 @@ impl Answer {
     fn line(&self, text: &str) -> String {
         let shown = self.target.as_ref().map_or_else(|| quote(text.as_bytes()).to_string(), ToString::to_string);
         let mut line = format!("{:5}  {shown}  {}", self.verdict, self.reason);
-        if let Some(rule) = &self.rule {
-            line.push_str(&format!("  by `{}` ({})", rule.text, rule.source));
+        match (&self.ceiling, &self.rule) {
+            (Some(place), _) => line.push_str(&format!("  outside the ceiling of {place}")),
+            (None, Some(rule)) => line.push_str(&format!("  by `{}` ({})", rule.text, rule.source)),
+            (None, None) => {}
         }
         match (&self.hint, self.code) {
             (Some(hint), REFUSED) => line.push_str(&format!("  to allow it: --allow '{hint}'")),

@@ -3,7 +3,7 @@
 use std::env;
 use std::str::FromStr;
 
-use netbox_config::{Mode, Policy, Rule, RuleError, Source, split_rules};
+use netbox_config::{CommandLine, Entry, Expansions, List, Mode, Policy, Rule, Source, Stack, split_rules};
 
 use crate::cli::PolicyArguments;
 use crate::say::Voice;
@@ -53,48 +53,52 @@ impl Effective {
 
 /// Builds the policy.
 ///
+/// # Errors
+/// What is wrong with it, a line for each, which quotes the rule or the mode with its source.
+pub fn resolve(arguments: &PolicyArguments) -> Result<Effective, String> {
+    let command_line = command_line(arguments)?;
+    let is_default = command_line.allow.is_empty() && command_line.mode.is_none();
+    let compiled = Stack::new(&command_line).compile(&Expansions::default()).map_err(|errors| errors.to_string())?;
+    let warnings = compiled.warnings().to_vec();
+    Ok(Effective { policy: compiled.into_policy(), warnings, is_default })
+}
+
+/// The innermost layer: what was typed, and what stands in the environment.
+///
 /// Rules from the flag and from the environment variable add up; a mode on the command line wins over NETBOX_MODE, and
 /// `--mode none` over NETBOX_ALLOW.
 ///
 /// # Errors
 /// One line that quotes the rule or the mode, with its source.
-pub fn resolve(arguments: &PolicyArguments) -> Result<Effective, String> {
-    let mut allow = rules(&arguments.allow, "--allow", variables::ALLOW, Rule::parse)?;
+pub fn command_line(arguments: &PolicyArguments) -> Result<CommandLine, String> {
+    let mut allow = entries(&arguments.allow, "--allow", variables::ALLOW, List::Allow)?;
     if arguments.mode == Some(Mode::None) && arguments.allow.is_empty() {
         // What is typed wins over what lies around: here it refuses everything.
         allow.clear();
     }
-    let deny = rules(&arguments.deny, "--deny", variables::DENY, Rule::parse_deny)?;
+    let deny = entries(&arguments.deny, "--deny", variables::DENY, List::Deny)?;
     let mode = match (arguments.mode, variable(variables::MODE)?) {
-        (Some(mode), _) => Some(mode),
-        (None, Some(text)) => Some(Mode::from_str(&text).map_err(|error| format!("{}: {error}", variables::MODE))?),
+        (Some(mode), _) => Some((mode, Source::Flag("--mode"))),
+        (None, Some(text)) => {
+            let mode = Mode::from_str(&text).map_err(|error| format!("{}: {error}", variables::MODE))?;
+            Some((mode, Source::Environment(variables::MODE)))
+        }
         (None, None) => None,
     };
-    let warnings = allow.iter().chain(&deny).flat_map(|rule| {
-        rule.warnings().iter().map(move |warning| format!("{}: rule `{}`: {warning}", rule.source(), rule.text()))
-    });
-    let warnings = warnings.collect();
-    let is_default = allow.is_empty() && mode.is_none();
-    let policy = Policy::new(mode.unwrap_or(Mode::Allowlist), allow, deny).map_err(|error| error.to_string())?;
-    Ok(Effective { policy, warnings, is_default })
+    Ok(CommandLine { allow, deny, mode })
 }
 
-fn rules(
-    flags: &[String],
-    flag: &'static str,
-    name: &'static str,
-    parse: fn(&str, Source) -> Result<Rule, RuleError>,
-) -> Result<Vec<Rule>, String> {
-    let mut rules = Vec::new();
-    let from_flags = flags.iter().map(|list| (list.clone(), Source::Flag(flag)));
+fn entries(flags: &[String], flag: &'static str, name: &'static str, list: List) -> Result<Vec<Entry>, String> {
+    let mut entries = Vec::new();
+    let from_flags = flags.iter().map(|texts| (texts.clone(), Source::Flag(flag)));
     // An empty variable is one that is not set.
-    let from_environment = variable(name)?.map(|list| (list, Source::Environment(name)));
-    for (list, source) in from_flags.chain(from_environment) {
-        for text in split_rules(&list).map_err(|error| error.with_source(source.clone()).to_string())? {
-            rules.push(parse(&text, source.clone()).map_err(|error| error.to_string())?);
+    let from_environment = variable(name)?.map(|texts| (texts, Source::Environment(name)));
+    for (texts, source) in from_flags.chain(from_environment) {
+        for text in split_rules(&texts).map_err(|error| error.with_source(source.clone()).to_string())? {
+            entries.push(Entry::parse(&text, list, source.clone()).map_err(|error| error.to_string())?);
         }
     }
-    Ok(rules)
+    Ok(entries)
 }
 
 fn variable(name: &str) -> Result<Option<String>, String> {

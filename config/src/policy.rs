@@ -50,14 +50,19 @@ impl Policy {
             return Err(PolicyError::AllowInModeNone(rule.reference()));
         }
         allow.iter().try_for_each(Rule::check_breadth)?;
-        Ok(Self::bounded(mode, allow, deny, Vec::new()))
+        Ok(Self::assemble(mode, allow, deny))
     }
 
-    /// A policy of these rules under these ceilings, outermost first. The allow rules are of [`Rule::parse`]; in mode
-    /// `none` they say nothing.
-    pub(crate) fn bounded(mode: Mode, allow: Vec<Rule>, deny: Vec<Rule>, ceilings: Vec<Ceiling>) -> Self {
+    /// A policy of these rules, each of which is fit for its list. In mode `none` allow rules say nothing.
+    pub(crate) fn assemble(mode: Mode, allow: Vec<Rule>, deny: Vec<Rule>) -> Self {
         let (allow_index, deny_index) = (Index::new(&allow), Index::new(&deny));
-        Self { mode, allow, deny, ceilings, allow_index, deny_index }
+        Self { mode, allow, deny, ceilings: Vec::new(), allow_index, deny_index }
+    }
+
+    /// The same policy under these ceilings, outermost first, in place of those that it had.
+    #[must_use]
+    pub fn within(self, ceilings: Vec<Ceiling>) -> Self {
+        Self { ceilings, ..self }
     }
 
     /// The mode.

@@ -41,7 +41,10 @@ pub fn split_rules(list: &str) -> Result<Vec<String>, RuleError> {
             Some(rule) if is_port(item) && !is_port(rule) => {
                 let bare_ipv6 = parse_ipv6(rule.as_bytes()).is_some();
                 let with_port = if bare_ipv6 { format!("[{rule}]:{item}") } else { format!("{rule}:{item}") };
-                let hint = format!("write {}", quote(with_port.as_bytes()));
+                let hint = match rule.starts_with('@') {
+                    true => "write a host and its port: a preset brings its own".to_owned(),
+                    false => format!("write {}", quote(with_port.as_bytes())),
+                };
                 return wrong(at, RuleFault::StrayPort, hint);
             }
             _ => rules.push(item.to_owned()),
@@ -93,6 +96,7 @@ mod tests {
             ("[2001:db8::]/32:443,80", vec!["[2001:db8::]/32:443,80"]),
             ("10.0.0.0/8:443,80", vec!["10.0.0.0/8:443,80"]),
             ("2001:db8::/32,b", vec!["2001:db8::/32", "b"]),
+            ("@github,a:22,80,@b", vec!["@github", "a:22,80", "@b"]),
             ("*,a", vec!["*", "a"]),
             ("a,*", vec!["a", "*"]),
             ("a:22,b,*", vec!["a:22", "b", "*"]),
@@ -119,6 +123,7 @@ mod tests {
             ("host:22,*", 8, "write `host:*` for every port, `*` before it for every host"),
             ("a,443", 2, "write `a:443`"),
             ("a,b,8000-8100", 4, "write `b:8000-8100`"),
+            ("@github,443", 8, "write a host and its port: a preset brings its own"),
             ("2001:db8::1,443", 12, "write `[2001:db8::1]:443`"),
         ] {
             let error = split_rules(list).unwrap_err();

@@ -133,7 +133,7 @@ impl<'a> Stack<'a> {
         });
         warnings.extend(about_rules);
         let layers = [allow.layers, deny.layers, ceilings.layers];
-        let policy = Policy::bounded(mode, allow.items, deny.items, ceilings.items);
+        let policy = Policy::assemble(mode, allow.items, deny.items).within(ceilings.items);
         FileErrors::unless(
             errors,
             Compiled { policy, layers, mode_source, profile: self.profile.map(ToOwned::to_owned), warnings },

@@ -4,7 +4,8 @@
 //! stands for many hosts goes by that one: it must be the one that was judged. Where the target is an address there is
 //! no such promise, and a name in the bytes can only be denied, never allowed by.
 //!
-//! In the modes `audit` and `open` a difference passes, unless a deny rule covers the other name.
+//! In the modes `audit` and `open` a difference passes, unless a deny rule covers the other name or a ceiling leaves it
+//! out.
 
 use netbox_config::{Host, HostName, Mode, Permit, Policy, Port, Reason, Refusal};
 
@@ -88,7 +89,10 @@ fn means(names: &Names, name: &HostName, judged: &HostName) -> bool {
 /// Another name than the judged one.
 fn other_name(policy: &Policy, name: &HostName, port: Port, reason: Reason) -> Result<Option<Reason>, Refusal> {
     let difference = differs(policy, reason)?;
-    not_denied(policy, name, port).map(|()| difference)
+    match policy.forbids_name(name, port) {
+        Some(refusal) => Err(refusal),
+        None => Ok(difference),
+    }
 }
 
 /// A difference: refused, or noted where the mode lets it pass.
@@ -110,7 +114,7 @@ fn not_denied(policy: &Policy, name: &HostName, port: Port) -> Result<(), Refusa
 mod tests {
     use std::sync::Arc;
 
-    use netbox_config::{Policy, Rule, Source};
+    use netbox_config::{Ceiling, Policy, Rule, Source};
 
     use super::*;
     use crate::dns::HostRecords;
@@ -136,5 +140,19 @@ mod tests {
         for (said, judged, same) in table {
             assert_eq!(means(&names, &name(said), &name(judged)), same, "{said} for {judged}");
         }
+    }
+
+    #[test]
+    fn another_name_passes_in_audit_mode_unless_it_is_denied_or_outside_a_ceiling() {
+        let name = |text: &str| HostName::parse_wire(text.as_bytes()).unwrap();
+        let rule = |text: &str| Rule::parse_deny(text, Source::Flag("--rule")).unwrap();
+        let ceiling = Ceiling::new(Source::Flag("--ceiling"), vec![rule(".example.com")]);
+        let policy = Policy::new(Mode::Audit, vec![], vec![rule("denied.example.com")]).unwrap().within(vec![ceiling]);
+        let judged = |text: &str| {
+            other_name(&policy, &name(text), Port::HTTPS, Reason::SniMismatch).map_err(|refusal| refusal.reason())
+        };
+        assert_eq!(judged("inside.example.com"), Ok(Some(Reason::SniMismatch)));
+        assert_eq!(judged("denied.example.com"), Err(Reason::Denied));
+        assert_eq!(judged("outside.example"), Err(Reason::Denied));
     }
 }

@@ -3,7 +3,7 @@
 //! A program that is refused should say so to its user, so it is told in the protocol that it speaks: a 403 in HTTP,
 //! `access_denied` in TLS (RFC 8446 §6.2), a reply in SOCKS5 (RFC 1928 §6), and a reset in anything else, which is what a firewall would give.
 
-use netbox_config::Reason;
+use netbox_config::{Reason, Refusal};
 
 use crate::explicit::socks5::{self, Reply};
 use crate::http::answer::Answer;
@@ -44,8 +44,12 @@ pub(crate) async fn refuse(client: Connection, telling: Telling) {
 
 /// The sentence that says a refusal to a person, the same wherever one reads it. `target` is `host:port`.
 #[must_use]
-pub fn sentence(target: &str, reason: Reason) -> String {
-    format!("`{target}` is refused: {} ({reason})", explanation(reason))
+pub fn sentence(target: &str, refusal: &Refusal) -> String {
+    let reason = refusal.reason();
+    match refusal.ceiling() {
+        Some(place) => format!("`{target}` is refused: it is outside the ceiling of {place} ({reason})"),
+        None => format!("`{target}` is refused: {} ({reason})", explanation(reason)),
+    }
 }
 
 /// The sentence that says that the far side failed. `target` is `host:port`.

@@ -21,9 +21,9 @@ pub(crate) struct Answer {
 impl Answer {
     /// What the policy refuses: 403.
     pub(crate) fn refused(target: &Target, refusal: &Refusal) -> Self {
-        let mut text = format!("netbox: {}\n", sentence(&target.to_string(), refusal.reason()));
+        let mut text = format!("netbox: {}\n", sentence(&target.to_string(), refusal));
         // Writing to a string does not fail, here and below.
-        if let Some(rule) = refusal.rule() {
+        if let Some(rule) = refusal.rule().filter(|_| refusal.ceiling().is_none()) {
             let _ = writeln!(text, "rule: {} ({})", rule.text, rule.source);
         }
         if let Some(near) = refusal.near_miss() {
@@ -82,7 +82,7 @@ impl Answer {
 
 #[cfg(test)]
 mod tests {
-    use netbox_config::{Mode, Policy, Rule, RuleRef, Source, Via};
+    use netbox_config::{Ceiling, Decision, HostFacts, Mode, Policy, Rule, RuleRef, Source, Via};
 
     use super::*;
 
@@ -112,6 +112,20 @@ mod tests {
             "netbox: `example.com:80` is refused: no rule allows this host (not-listed)\n\
              near: `*.example.com` (--allow) does not cover `example.com` itself; `.example.com` would\n\
              hint: `--allow example.com` would allow it\n"
+        );
+    }
+
+    #[test]
+    fn a_host_outside_a_ceiling_is_told_where_that_is_and_no_way_out() {
+        let target = Target::parse_authority(b"example.com:80", Via::Capture).unwrap();
+        let ceiling = Ceiling::new(Source::Flag("--ceiling"), Vec::new());
+        let policy = Policy::new(Mode::Open, vec![], vec![]).unwrap().within(vec![ceiling]);
+        let Decision::Refuse(refusal) = policy.decide(&target, &HostFacts::default()) else {
+            panic!("an empty ceiling leaves nothing")
+        };
+        assert_eq!(
+            Answer::refused(&target, &refusal).text,
+            "netbox: `example.com:80` is refused: it is outside the ceiling of --ceiling (denied)\n"
         );
     }
 
