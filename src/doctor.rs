@@ -48,7 +48,7 @@ impl State {
 }
 
 /// The mechanisms, and the steps of the set-up that each stands for, in order.
-const MECHANISMS: [(&str, &[Step]); 10] = [
+const MECHANISMS: [(&str, &[Step]); 11] = [
     ("descriptors", &[Step::Descriptors, Step::ControlSocket]),
     ("user namespaces", &[Step::Namespaces, Step::IdMaps, Step::Handshake]),
     ("mounts", &[Step::PrivateMounts]),
@@ -57,6 +57,7 @@ const MECHANISMS: [(&str, &[Step]); 10] = [
     ("capture", &[Step::Listeners, Step::SelfTest]),
     ("resolver", &[Step::ResolverFiles]),
     ("/proc", &[Step::Proc, Step::LowPorts, Step::ReadOnlyKernelFiles]),
+    ("/dev", &[Step::Devices]),
     (
         "confinement of the command",
         &[
@@ -111,6 +112,7 @@ fn trial() -> Result<Stood, Failure> {
         environment: env::vars_os().collect(),
         directory,
         hidden: Vec::new(),
+        devices: Vec::new(),
         unix_sockets: Vec::new(),
     };
     let (mut sandbox, listeners): (_, Listeners) = Embryo::conceive(&spec)?.deliver()?;

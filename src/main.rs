@@ -5,6 +5,7 @@
 mod check;
 mod cli;
 mod dependencies;
+mod devices;
 mod doctor;
 mod dry_run;
 mod duration;

@@ -14,7 +14,7 @@ use crate::event_sink::{self, EventSink};
 use crate::policy_flags::{self, Effective};
 use crate::say::{self, Voice};
 use crate::session::{self, Ended};
-use crate::{FAILED, USAGE, dry_run, summary, unix_sockets};
+use crate::{FAILED, USAGE, devices, dry_run, summary, unix_sockets};
 
 const TIMED_OUT: u8 = 124;
 const NOT_EXECUTABLE: u8 = 126;
@@ -81,12 +81,17 @@ fn confine(arguments: RunArguments, voice: Voice, effective: Effective, sink: Op
     for (typed, socket) in arguments.unix_socket.iter().zip(&unix_sockets) {
         unix_sockets::warning(typed, socket).iter().for_each(|warning| voice.warn(warning));
     }
+    let devices = devices::find(&arguments.dev).map_err(|text| Fault { text, hint: None })?;
+    for (typed, device) in arguments.dev.iter().zip(&devices) {
+        devices::warning(typed, device).iter().for_each(|warning| voice.warn(warning));
+    }
     let spec = Spec {
         program: program.clone(),
         arguments: rest.to_vec(),
         environment: environment(&arguments, &unix_sockets, &id, voice),
         directory,
         hidden: sink.iter().filter_map(|sink| sink.place.clone()).collect(),
+        devices,
         unix_sockets,
     };
     netbox_launcher::look_names_up_as_written();

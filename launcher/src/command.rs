@@ -27,6 +27,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::unistd::{AccessFlags, access, chdir, setsid};
 
+use crate::devices::Device;
 use crate::error::{At, Failure, Step};
 use crate::id_maps;
 use crate::message::{Channel, Order, Report};
@@ -48,6 +49,8 @@ pub struct Spec {
     pub directory: PathBuf,
     /// Files of netbox's own, absolute and without links, that read as empty inside and cannot be written.
     pub hidden: Vec<PathBuf>,
+    /// Devices of the host that the command has besides the usual ones.
+    pub devices: Vec<Device>,
     /// Unix sockets of the host that may be connected to.
     pub unix_sockets: Vec<AllowedSocket>,
 }

@@ -38,6 +38,8 @@ pub enum Step {
     Proc,
     /// `/sys` (and, for root, `/proc/sys`) read-only.
     ReadOnlyKernelFiles,
+    /// A `/dev` of the sandbox's own.
+    Devices,
     /// Handing the sockets to netbox.
     HandOver,
     /// `fork(2)` of the command's process.
@@ -56,7 +58,7 @@ pub enum Step {
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 21] = [
+    pub const ALL: [Step; 22] = [
         Step::Descriptors,
         Step::ControlSocket,
         Step::Namespaces,
@@ -71,6 +73,7 @@ impl Step {
         Step::ResolverFiles,
         Step::Proc,
         Step::ReadOnlyKernelFiles,
+        Step::Devices,
         Step::HandOver,
         Step::Fork,
         Step::NestedUserNamespace,
@@ -101,6 +104,7 @@ impl Step {
             Step::PrivateMounts => "make the mounts private",
             Step::ResolverFiles => "put the resolver files in place",
             Step::Proc => "mount a fresh `/proc`",
+            Step::Devices => "put a new `/dev` in place",
             Step::ReadOnlyKernelFiles => "make the kernel's files read-only",
             Step::HandOver => "hand the listeners to the proxy",
             Step::Fork => "start the command's process",
@@ -144,7 +148,14 @@ impl Step {
             (Step::Proc, libc::EPERM) => Some(
                 "parts of `/proc` are masked here, as in a container: run the container with `--security-opt systempaths=unconfined`",
             ),
-            (Step::ReadOnlyKernelFiles, libc::ENOSYS) => {
+            (Step::Devices, libc::EPERM | libc::EACCES) => Some(
+                "the host's `/dev` cannot be covered here: in a container, let its profile allow `mount`, `open_tree`, \
+                 `move_mount` and `mount_setattr`",
+            ),
+            (Step::WorkingDirectory, libc::ENOENT) => Some(
+                "inside, `/dev`, `/proc` and the directories of some services are the sandbox's own: start in another directory",
+            ),
+            (Step::Devices | Step::ReadOnlyKernelFiles, libc::ENOSYS) => {
                 Some("`mount_setattr` is missing: Linux 5.12 or newer is needed")
             }
             (Step::UnixSockets, libc::EBUSY) => Some(

@@ -25,6 +25,7 @@ use nix::unistd::{ForkResult, Pid};
 
 use crate::command::{Spec, become_command};
 use crate::descriptors::Standard;
+use crate::devices;
 use crate::error::{At, Failure, Step};
 use crate::id_maps;
 use crate::message::{Channel, Order, Report};
@@ -95,6 +96,7 @@ fn build(spec: &Spec) -> Result<(Vec<&'static str>, Network), Failure> {
     mounts::mount_proc()?;
     network::allow_low_ports()?;
     mounts::protect_kernel_files(id_maps::is_root())?;
+    devices::put(&spec.devices)?;
     let mut walls = vec!["userns", "pidns", "mountns", "ipcns", "seccomp", "unix"];
     walls.extend(&network.walls);
     Ok((walls, network))

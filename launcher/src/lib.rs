@@ -16,6 +16,7 @@
 
 mod command;
 mod descriptors;
+mod devices;
 mod error;
 mod id_maps;
 mod init;
@@ -31,6 +32,7 @@ mod system_call_filter;
 
 pub use command::Spec;
 pub use descriptors::{close_inherited, inherited};
+pub use devices::{Device, NoDevice};
 pub use error::{Failure, Step};
 pub use network::{EXPLICIT_PORT, Listeners, read_refused};
 pub use sandbox::{Embryo, Outcome, Sandbox};

@@ -198,7 +198,7 @@ pub(crate) fn protect_kernel_files(root: bool) -> Result<(), Failure> {
             Err(Errno::ENOENT) => continue,
             other => other.at(Step::ReadOnlyKernelFiles, &what)?,
         }
-        sys::make_read_only_below(Path::new(path)).at(Step::ReadOnlyKernelFiles, &what)?;
+        sys::mount::make_read_only_below(Path::new(path)).at(Step::ReadOnlyKernelFiles, &what)?;
     }
     Ok(())
 }

@@ -44,6 +44,13 @@ pub struct RunArguments {
     #[arg(long, value_name = "PATH")]
     pub unix_socket: Vec<PathBuf>,
 
+    /// Let the command have one more device, such as `/dev/kvm`, or a directory of them, such as `/dev/dri`
+    ///
+    /// Repeatable. Inside, `/dev` has null, zero, full, random, urandom, tty, and pts, shm and mqueue of its own. A device
+    /// does for the command whatever it does for you.
+    #[arg(long, value_name = "PATH")]
+    pub dev: Vec<PathBuf>,
+
     /// End the command after this time, such as `90s`, `5m`, `1h30m` or `500ms`: TERM, after five seconds KILL; exit code 124
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub timeout: Option<Duration>,

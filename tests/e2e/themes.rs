@@ -3,6 +3,7 @@
 mod addresses;
 mod check;
 mod descriptors;
+mod devices;
 mod doctor;
 mod environment;
 mod events;
@@ -34,6 +35,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         modes::TESTS,
         inside::TESTS,
         descriptors::TESTS,
+        devices::TESTS,
         exit_codes::TESTS,
         signals::TESTS,
         unix_sockets::TESTS,

@@ -1,12 +1,12 @@
 //! The system calls that no safe wrapper covers. All `unsafe` of the launcher is in this folder, each with its reason.
 
 pub(crate) mod credentials;
+pub(crate) mod mount;
 pub(crate) mod seccomp;
 pub(crate) mod socket;
 pub(crate) mod thread;
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::signal::{SigHandler, Signal};
@@ -59,27 +59,6 @@ pub(crate) fn close_range(first: RawFd, last: RawFd) -> nix::Result<()> {
 pub(crate) fn close_from_on_exec(first: RawFd) -> nix::Result<()> {
     // SAFETY: sets a flag on descriptors; touches no memory.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, RawFd::MAX, libc::CLOSE_RANGE_CLOEXEC) };
-    Errno::result(result).map(drop)
-}
-
-/// Makes the mount at `path` and every mount below it read-only, with `mount_setattr(2)` (Linux 5.12).
-pub(crate) fn make_read_only_below(path: &Path) -> nix::Result<()> {
-    // SAFETY: an all-zero `mount_attr` is valid and changes nothing.
-    let mut attr: libc::mount_attr = unsafe { std::mem::zeroed() };
-    attr.attr_set = libc::MOUNT_ATTR_RDONLY;
-    let result = nix::NixPath::with_nix_path(path, |path| {
-        // SAFETY: the path is NUL-terminated and `attr` outlives the call; its size is right.
-        unsafe {
-            libc::syscall(
-                libc::SYS_mount_setattr,
-                libc::AT_FDCWD,
-                path.as_ptr(),
-                libc::AT_RECURSIVE,
-                &raw mut attr,
-                size_of::<libc::mount_attr>(),
-            )
-        }
-    })?;
     Errno::result(result).map(drop)
 }
 
