@@ -8,7 +8,7 @@ use crate::rule_error::{RuleError, RuleFault, Wrong};
 use crate::source::Source;
 
 /// No preset or profile has a longer name, in bytes.
-const LONGEST_NAME: usize = 64;
+pub(crate) const LONGEST_NAME: usize = 64;
 
 /// What a list of rules is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

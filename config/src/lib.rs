@@ -54,6 +54,7 @@ mod refusal;
 mod resolve;
 mod rule;
 mod rule_error;
+mod schema;
 mod source;
 mod split;
 mod stack;

@@ -23,6 +23,9 @@ pub enum Mode {
 pub struct ModeError(String);
 
 impl Mode {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Allowlist, Self::None, Self::Open, Self::Audit];
+
     /// The word on the command line and in events.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -50,10 +53,7 @@ impl FromStr for Mode {
 
     /// Parses exactly one of the four words, in lower case.
     fn from_str(text: &str) -> Result<Self, ModeError> {
-        [Self::Allowlist, Self::None, Self::Open, Self::Audit]
-            .into_iter()
-            .find(|mode| mode.as_str() == text)
-            .ok_or_else(|| ModeError(text.to_owned()))
+        Self::ALL.into_iter().find(|mode| mode.as_str() == text).ok_or_else(|| ModeError(text.to_owned()))
     }
 }
 
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_mode_is_one_of_four_words_exactly() {
-        for mode in [Mode::Allowlist, Mode::None, Mode::Open, Mode::Audit] {
+        for mode in Mode::ALL {
             assert_eq!(mode.to_string().parse(), Ok(mode));
         }
         for text in ["", "Open", "open ", "off", "allow"] {

@@ -18,9 +18,9 @@ use crate::presets;
 use crate::source::Source;
 use crate::suggest;
 
-const FILE_KEYS: [&str; 7] = ["version", "allow", "deny", "mode", "ceiling", "profile", "preset"];
-const PROFILE_KEYS: [&str; 4] = ["allow", "deny", "mode", "ceiling"];
-const PRESET_KEYS: [&str; 1] = ["allow"];
+pub(crate) const FILE_KEYS: [&str; 7] = ["version", "allow", "deny", "mode", "ceiling", "profile", "preset"];
+pub(crate) const PROFILE_KEYS: [&str; 4] = ["allow", "deny", "mode", "ceiling"];
+pub(crate) const PRESET_KEYS: [&str; 1] = ["allow"];
 
 /// Keys that the user's and the system's files will hold. A project's file never will: they are about the machine.
 const SERVICE_KEYS: [&str; 14] = [
