@@ -26,6 +26,7 @@ mod address;
 mod ceiling;
 mod check;
 mod compiled;
+pub mod derived;
 mod embedded;
 mod entry;
 mod expand;

@@ -71,7 +71,7 @@ impl Port {
         self.0.get()
     }
 
-    const fn literal(number: u16) -> Self {
+    pub(crate) const fn literal(number: u16) -> Self {
         match NonZeroU16::new(number) {
             Some(port) => Self(port),
             None => panic!("evaluated at compile time, on the constants above only"),

@@ -5,6 +5,7 @@
 
 mod cases;
 mod decisions;
+mod derived;
 mod lints;
 mod near_misses;
 mod oracle;
