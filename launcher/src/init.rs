@@ -24,6 +24,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid};
 
 use crate::command::{Spec, become_command};
+use crate::control_groups;
 use crate::descriptors::Standard;
 use crate::devices;
 use crate::error::{At, Failure, Step};
@@ -95,6 +96,7 @@ fn build(spec: &Spec) -> Result<(Vec<&'static str>, Network), Failure> {
     mounts::put_resolver_files(&spec.hidden, &spec.unix_sockets)?;
     mounts::mount_proc()?;
     network::allow_low_ports()?;
+    control_groups::protect()?;
     mounts::protect_kernel_files(id_maps::is_root())?;
     devices::put(&spec.devices)?;
     let mut walls = vec!["userns", "pidns", "mountns", "ipcns", "seccomp", "unix"];

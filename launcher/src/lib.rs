@@ -15,6 +15,7 @@
 #![deny(unsafe_code)]
 
 mod command;
+mod control_groups;
 mod descriptors;
 mod devices;
 mod error;

@@ -155,7 +155,7 @@ fn kernel_file_systems(mountinfo: &str) -> Vec<PathBuf> {
 }
 
 /// mountinfo writes space, tab, newline and backslash as a backslash and three octal digits.
-fn unescape(text: &str) -> OsString {
+pub(crate) fn unescape(text: &str) -> OsString {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
