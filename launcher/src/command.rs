@@ -153,7 +153,8 @@ fn drop_privileges() -> Result<(), Failure> {
     if id_maps::is_root() {
         return Ok(());
     }
-    sys::clear_bounding_set().at(step, "the bounding set")?;
+    // The bounding set stays. It bounds what exec gives, which is nothing by now; and with an empty one, a program whose
+    // file has capabilities (a server that may bind port 80) could not be executed at all (capabilities(7)).
     for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
         clear(set).map_err(|error| Failure::outcome(step, format!("clearing the {set:?} capabilities: {error}")))?;
     }

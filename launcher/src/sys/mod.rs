@@ -100,19 +100,6 @@ pub(crate) fn set_disposition(signal: Signal, ignore: bool) -> nix::Result<()> {
     unsafe { nix::sys::signal::signal(signal, handler) }.map(drop)
 }
 
-/// Removes every capability from the bounding set of this thread (capabilities(7)).
-pub(crate) fn clear_bounding_set() -> nix::Result<()> {
-    // The kernel says where its last capability is: EINVAL comes for the one behind it, and 63 is the format's end.
-    for capability in 0..64 {
-        // SAFETY: numbers only.
-        match Errno::result(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) }) {
-            Err(Errno::EINVAL) if capability > 0 => return Ok(()),
-            other => other?,
-        };
-    }
-    Ok(())
-}
-
 /// Sets a variable of this process's environment.
 ///
 /// For `main` alone, before any thread exists: glibc reads `LOCALDOMAIN` when it loads resolv.conf.
