@@ -17,6 +17,7 @@
 
 mod arrivals;
 mod child;
+mod host_services;
 mod identity;
 mod network;
 mod outcome;
@@ -43,19 +44,24 @@ struct Test {
     theme: &'static str,
     name: &'static str,
     needs: &'static [Program],
+    /// Whether it is about real root alone; else it is skipped.
+    of_root: bool,
     show: fn(&World),
 }
 
-/// Lists the tests of a theme: `tests![name needs [CURL], …]`.
+/// Lists the tests of a theme: `tests![name needs [CURL], …]`, or `tests![of root: …]` for what real root alone can show.
 macro_rules! tests {
-    ($($name:ident needs [$($program:expr),*]),* $(,)?) => {
+    (of root: $($rest:tt)*) => { crate::tests!(@list true, $($rest)*); };
+    (@list $of_root:expr, $($name:ident needs [$($program:expr),*]),* $(,)?) => {
         pub(crate) const TESTS: &[crate::Test] = &[$(crate::Test {
             theme: module_path!(),
             name: stringify!($name),
             needs: &[$($program),*],
+            of_root: $of_root,
             show: $name,
         }),*];
     };
+    ($($rest:tt)*) => { crate::tests!(@list false, $($rest)*); };
 }
 pub(crate) use tests;
 
@@ -66,7 +72,7 @@ fn main() -> ExitCode {
     // Each test runs a few processes, and many of them wait: more at once than processors gains little.
     arguments.test_threads.get_or_insert(2);
     if arguments.list {
-        let trials = themes::all().map(|test| test.trial(true)).collect();
+        let trials = themes::all().map(|test| test.trial(true, true)).collect();
         return libtest_mimic::run(&arguments, trials).exit_code();
     }
     let built = std::env::var_os("NETBOX_E2E_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_netbox").into());
@@ -74,7 +80,8 @@ fn main() -> ExitCode {
     let world = World::new(&PathBuf::from(built));
     programs::write(&world);
     let path = world.search_path();
-    let trials = themes::all().map(|test| test.trial(test.can_run(&path))).collect();
+    let real_root = world.identity.real_root;
+    let trials = themes::all().map(|test| test.trial(test.can_run(&path), real_root)).collect();
     // What the assertion said is in the list of failures; where it stands is not.
     std::panic::set_hook(Box::new(|panic| {
         if let Some(place) = panic.location() {
@@ -88,16 +95,21 @@ fn main() -> ExitCode {
 }
 
 impl Test {
-    fn trial(&'static self, can_run: bool) -> Trial {
-        let theme = self.theme.rsplit("::").next().unwrap_or(self.theme);
-        let name = format!("{theme}::{}", self.name);
+    /// `theme::fact`; a theme may be one of several in a room, as `escape::sockets`.
+    fn full_name(&self) -> String {
+        let theme = self.theme.split_once("themes::").map_or(self.theme, |(_, theme)| theme);
+        format!("{theme}::{}", self.name)
+    }
+
+    fn trial(&'static self, can_run: bool, real_root: bool) -> Trial {
+        let name = self.full_name();
         let required = std::env::var("CI").is_ok_and(|value| value == "true");
         let show = move || {
             assert!(can_run, "a program that this test needs is not installed");
             (self.show)(WORLD.wait());
             Ok(())
         };
-        Trial::test(name, show).with_ignored_flag(!can_run && !required)
+        Trial::test(name, show).with_ignored_flag((!can_run && !required) || (self.of_root && !real_root))
     }
 
     /// Says what is missing, if anything is.

@@ -38,7 +38,7 @@ pub const TMUX: Program = Program { name: "tmux", package: "tmux" };
 /// See `Program`.
 pub const BWRAP: Program = Program { name: "bwrap", package: "bubblewrap" };
 
-const OWN: [(&str, &str); 9] = [
+const OWN: [(&str, &str); 16] = [
     ("probe.py", include_str!("programs/probe.py")),
     ("fetch.py", include_str!("programs/fetch.py")),
     ("wheel.py", include_str!("programs/wheel.py")),
@@ -48,11 +48,18 @@ const OWN: [(&str, &str); 9] = [
     ("fetch.mjs", include_str!("programs/fetch.mjs")),
     ("tunnel.mjs", include_str!("programs/tunnel.mjs")),
     ("Fetch.java", include_str!("programs/Fetch.java")),
+    ("escape/calls.py", include_str!("programs/escape/calls.py")),
+    ("escape/stand_in.py", include_str!("programs/escape/stand_in.py")),
+    ("escape/sockets.py", include_str!("programs/escape/sockets.py")),
+    ("escape/descriptors.py", include_str!("programs/escape/descriptors.py")),
+    ("escape/processes.py", include_str!("programs/escape/processes.py")),
+    ("escape/kernel.py", include_str!("programs/escape/kernel.py")),
+    ("escape/mounts.py", include_str!("programs/escape/mounts.py")),
 ];
 
 /// Writes the tests' own programs into the world's folder.
 pub fn write(world: &World) {
-    fs::create_dir(world.path("programs")).expect("own folder");
+    fs::create_dir_all(world.path("programs/escape")).expect("own folder");
     for (name, text) in OWN {
         fs::write(world.path("programs").join(name), text).expect("own folder");
     }

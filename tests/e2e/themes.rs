@@ -6,6 +6,7 @@ mod descriptors;
 mod devices;
 mod doctor;
 mod environment;
+mod escape;
 mod events;
 mod exit_codes;
 mod explicit;
@@ -39,6 +40,12 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         exit_codes::TESTS,
         signals::TESTS,
         unix_sockets::TESTS,
+        escape::sockets::TESTS,
+        escape::descriptors::TESTS,
+        escape::processes::TESTS,
+        escape::kernel::TESTS,
+        escape::mounts::TESTS,
+        escape::root::TESTS,
         events::TESTS,
         usage::TESTS,
         check::TESTS,

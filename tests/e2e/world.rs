@@ -12,6 +12,7 @@ use std::time::Duration;
 use nix::unistd::{AccessFlags, access};
 
 use crate::arrivals::{Arrival, Mark};
+use crate::host_services::HostServices;
 use crate::identity::Identity;
 use crate::network::{self, Network};
 use crate::proxy::Proxy;
@@ -30,6 +31,7 @@ pub struct World {
     shared: Arc<Shared>,
     fences: AtomicU32,
     runs: AtomicU32,
+    host_services: HostServices,
     /// Keeps the namespaces.
     _network: Network,
 }
@@ -43,6 +45,7 @@ impl World {
     pub fn new(netbox: &Path) -> Self {
         let identity = Identity::assume(netbox);
         let network = Network::new();
+        let host_services = HostServices::new(identity.uid);
         let folder = identity.folder.path();
         let resolver = format!("nameserver {}\nsearch {SEARCH_DOMAIN}\n", zone::NAME_SERVER);
         network::replace_file("/etc/resolv.conf", &folder.join("resolv.conf"), &resolver);
@@ -63,7 +66,9 @@ impl World {
         });
         fs::write(folder.join("ca.pem"), &shared.authority.certificate).expect("own folder");
         servers::start(&network, &shared);
-        Self { identity, shared, fences: AtomicU32::new(0), runs: AtomicU32::new(0), _network: network }
+        host_services.start();
+        let (fences, runs) = (AtomicU32::new(0), AtomicU32::new(0));
+        Self { identity, shared, fences, runs, host_services, _network: network }
     }
 
     /// Where names are published.
@@ -75,6 +80,11 @@ impl World {
     pub fn host_in_hosts_file(&self) -> Host {
         let (name, address) = zone::IN_HOSTS_FILE;
         Host { name: name.to_owned(), addresses: vec![address.into()] }
+    }
+
+    /// The unix sockets of the host's services.
+    pub fn host_services(&self) -> &HostServices {
+        &self.host_services
     }
 
     /// Where a test lets a server go on.
