@@ -14,6 +14,9 @@
 //! ([`put_down`]). Then all of it is made read-only, since as real root the command could else change the host's nodes
 //! (their mode, their owner) through these mounts; a device is as open for writing as it was. The three file systems
 //! follow last, and are writable.
+//!
+//! A node need not lie in `/dev` to lead to a device: root's `chroot`s and container images are full of them. So those of
+//! every other mount lead nowhere.
 
 use std::fs;
 use std::io;
@@ -144,6 +147,7 @@ fn kind(stat: &FileStat) -> SFlag {
 pub(crate) fn put(asked_for: &[Device]) -> Result<(), Failure> {
     let step = Step::Devices;
     let picked = pick_up(asked_for)?;
+    sys::mount::forbid_devices_below(Path::new("/")).at(step, "the nodes that lie elsewhere")?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
     mount(Some("tmpfs"), DEV, Some("tmpfs"), flags, Some("mode=755,size=256k")).at(step, "a tmpfs")?;
     let directory = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;

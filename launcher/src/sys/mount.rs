@@ -41,9 +41,18 @@ pub(crate) fn attach(tree: &OwnedFd, directory: impl AsFd, name: &Path) -> nix::
 
 /// Makes the mount at `path` and every mount below it read-only (Linux 5.12).
 pub(crate) fn make_read_only_below(path: &Path) -> nix::Result<()> {
+    set_below(path, libc::MOUNT_ATTR_RDONLY)
+}
+
+/// Lets no device be opened by a node that lies in the mount at `path` or in one below it (Linux 5.12).
+pub(crate) fn forbid_devices_below(path: &Path) -> nix::Result<()> {
+    set_below(path, libc::MOUNT_ATTR_NODEV)
+}
+
+fn set_below(path: &Path, attribute: u64) -> nix::Result<()> {
     // SAFETY: an all-zero `mount_attr` is valid and changes nothing.
     let mut attr: libc::mount_attr = unsafe { std::mem::zeroed() };
-    attr.attr_set = libc::MOUNT_ATTR_RDONLY;
+    attr.attr_set = attribute;
     let result = path.with_nix_path(|path| {
         // SAFETY: the path is NUL-terminated and `attr` outlives the call; its size is right.
         unsafe {

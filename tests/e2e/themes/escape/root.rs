@@ -4,6 +4,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
+use nix::sys::stat::{Mode, SFlag, makedev, mknod};
+
 use super::{FLAGS, attempt, gets_out, is_held, said, without};
 use crate::programs::PYTHON;
 use crate::tests;
@@ -12,6 +14,8 @@ use crate::world::World;
 tests![of root:
     settings_of_the_kernel_are_read_only needs [PYTHON],
     powers_over_the_machine_are_gone needs [PYTHON],
+    devices_are_neither_opened_nor_made needs [PYTHON],
+    a_device_that_lies_elsewhere_is_not_opened needs [PYTHON],
     no_file_system_is_mounted_from_a_device needs [PYTHON],
     a_program_of_another_users_gains_nothing needs [],
     the_control_group_of_the_run_is_out_of_reach needs [PYTHON],
@@ -37,6 +41,34 @@ fn powers_over_the_machine_are_gone(world: &World) {
     let privileges = attempt(world, &["kernel", "privileges"]);
     gets_out(&world.bare().exec(&without(world, "user", &privileges)));
     is_held(&world.netbox(&FLAGS).exec(&privileges));
+}
+
+fn devices_are_neither_opened_nor_made(world: &World) {
+    let folder = fresh_folder(world);
+    let devices =
+        attempt(world, &["mounts", "devices", "/dev/kmsg", "/dev/loop0", "/dev/mem", "/dev/vda", "/dev/fuse"]);
+    let bare = world.bare().folder(&folder).exec(&devices);
+    // Which of them there are is the machine's affair.
+    bare.says("got: /dev/kmsg\n").says("got: a device\n");
+    fs::remove_file(folder.join("device")).expect("it was made");
+    is_held(&world.netbox(&FLAGS).folder(&folder).exec(&devices));
+}
+
+/// As those of a container image or of another root folder.
+fn a_device_that_lies_elsewhere_is_not_opened(world: &World) {
+    let folder = fresh_folder(world);
+    let node = folder.join("node");
+    // /dev/zero, which anybody may open: a node leads to it from anywhere.
+    mknod(&node, SFlag::S_IFCHR, Mode::from_bits_truncate(0o666), makedev(1, 5)).expect("root may");
+    let open = ["head", "-c", "1", node.to_str().expect("plain characters")];
+    world.bare().exec(&open).exits_with(0);
+    world.netbox(&FLAGS).exec(&open).exits_with(1).complains("Permission denied");
+}
+
+fn fresh_folder(world: &World) -> PathBuf {
+    let folder = world.fresh_path("home");
+    fs::create_dir(&folder).expect("own folder");
+    folder
 }
 
 /// A disk in a file, as a loop device.
