@@ -114,6 +114,7 @@ fn trial() -> Result<Stood, Failure> {
         hidden: Vec::new(),
         devices: Vec::new(),
         unix_sockets: Vec::new(),
+        host_ports: Vec::new(),
     };
     let (mut sandbox, listeners): (_, Listeners) = Embryo::conceive(&spec)?.deliver()?;
     sandbox.start(Box::new(|_, _| Ok(())))?;

@@ -6,11 +6,13 @@ use std::io::{self, Write, stdout};
 use netbox_config::{Policy, Rule};
 use serde_json::{Value, json};
 
+use crate::ports::Ports;
+
 /// Prints it to stdout.
 ///
 /// # Errors
 /// stdout could not be written to.
-pub fn print(command: &[OsString], policy: &Policy, as_json: bool) -> io::Result<()> {
+pub fn print(command: &[OsString], policy: &Policy, ports: &Ports, as_json: bool) -> io::Result<()> {
     let mut out = stdout().lock();
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     if as_json {
@@ -21,6 +23,8 @@ pub fn print(command: &[OsString], policy: &Policy, as_json: bool) -> io::Result
             "policy": policy.digest(),
             "allow": rules(policy.allow()),
             "deny": rules(policy.deny()),
+            "host_ports": ports.host.iter().map(|door| &door.text).collect::<Vec<_>>(),
+            "published": ports.published.iter().map(|door| &door.text).collect::<Vec<_>>(),
         });
         return writeln!(out, "{object}");
     }
@@ -31,6 +35,13 @@ pub fn print(command: &[OsString], policy: &Policy, as_json: bool) -> io::Result
         for rule in rules {
             writeln!(out, "{verb:8} {}  ({})", rule.text(), rule.source())?;
         }
+    }
+    for door in &ports.host {
+        writeln!(out, "opens    127.0.0.1:{} inside to 127.0.0.1:{} here  (--host-port)", door.port, door.host_port)?;
+    }
+    for door in &ports.published {
+        let port = door.port.map_or_else(|| "a port".to_owned(), |port| format!("127.0.0.1:{port}"));
+        writeln!(out, "opens    {port} here to 127.0.0.1:{} inside  (--publish)", door.sandbox_port)?;
     }
     Ok(())
 }

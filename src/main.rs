@@ -13,6 +13,8 @@ mod environment;
 mod event_sink;
 mod generate;
 mod policy_flags;
+mod ports;
+mod published;
 mod reference;
 mod run;
 mod say;

@@ -43,7 +43,7 @@ impl Effective {
         };
         for rule in self.policy.allow().iter().filter(loopback) {
             voice.warn(format_args!(
-                "{}: rule `{}`: inside, loopback is the sandbox's own and needs no rule; a connect to it does not reach this machine's",
+                "{}: rule `{}`: inside, loopback is the sandbox's own and needs no rule; a connect to it does not reach this machine's, which `--host-port PORT` does",
                 rule.source(),
                 rule.text()
             ));

@@ -12,6 +12,8 @@ use crate::cli::RunArguments;
 use crate::environment::{self, Reach, Wishes};
 use crate::event_sink::{self, EventSink};
 use crate::policy_flags::{self, Effective};
+use crate::ports::Ports;
+use crate::published::{self, Door};
 use crate::say::{self, Voice};
 use crate::session::{self, Ended};
 use crate::{FAILED, USAGE, devices, dry_run, summary, unix_sockets};
@@ -33,8 +35,12 @@ pub fn run(arguments: RunArguments) -> u8 {
         Ok(destination) => destination,
         Err(why) => return refuse(USAGE, &why, None),
     };
+    let ports = match Ports::new(&arguments.host_port, &arguments.publish) {
+        Ok(ports) => ports,
+        Err(why) => return refuse(USAGE, &why, None),
+    };
     if arguments.dry_run {
-        return match dry_run::print(&arguments.command, &effective.policy, arguments.json) {
+        return match dry_run::print(&arguments.command, &effective.policy, &ports, arguments.json) {
             Ok(()) => 0,
             Err(error) => refuse(FAILED, &format!("cannot write to stdout: {error}"), None),
         };
@@ -44,21 +50,21 @@ pub fn run(arguments: RunArguments) -> u8 {
         Err(why) => return refuse(FAILED, &why, None),
     };
     warn(voice, &effective);
-    match confine(arguments, voice, effective, sink) {
+    match confine(arguments, voice, effective, sink, ports) {
         Ok(code) => code,
-        Err(why) => refuse(FAILED, &why.text, why.hint),
+        Err(why) => refuse(FAILED, &why.text, why.hint.as_deref()),
     }
 }
 
 /// Why netbox itself failed.
 struct Fault {
     text: String,
-    hint: Option<&'static str>,
+    hint: Option<String>,
 }
 
 impl From<Failure> for Fault {
     fn from(failure: Failure) -> Self {
-        let hint = failure.hint();
+        let hint = failure.hint().map(str::to_owned);
         Fault { text: failure.to_string(), hint }
     }
 }
@@ -68,7 +74,13 @@ fn fault(what: &str) -> impl Fn(std::io::Error) -> Fault + '_ {
 }
 
 /// From here on, an error means that the command did not run.
-fn confine(arguments: RunArguments, voice: Voice, effective: Effective, sink: Option<EventSink>) -> Result<u8, Fault> {
+fn confine(
+    arguments: RunArguments,
+    voice: Voice,
+    effective: Effective,
+    sink: Option<EventSink>,
+    ports: Ports,
+) -> Result<u8, Fault> {
     let id = SessionId::random().map_err(fault("draw a session number"))?;
     let directory = env::current_dir().map_err(fault("find the working directory"))?;
     let [program, rest @ ..] = arguments.command.as_slice() else {
@@ -85,14 +97,16 @@ fn confine(arguments: RunArguments, voice: Voice, effective: Effective, sink: Op
     for (typed, device) in arguments.dev.iter().zip(&devices) {
         devices::warning(typed, device).iter().for_each(|warning| voice.warn(warning));
     }
+    let published = published::open(&ports.published, voice).map_err(|(text, hint)| Fault { text, hint })?;
     let spec = Spec {
         program: program.clone(),
         arguments: rest.to_vec(),
-        environment: environment(&arguments, &unix_sockets, &id, voice),
+        environment: environment(&arguments, &unix_sockets, &ports, &id, voice),
         directory,
         hidden: sink.iter().filter_map(|sink| sink.place.clone()).collect(),
         devices,
         unix_sockets,
+        host_ports: ports.inside(),
     };
     netbox_launcher::look_names_up_as_written();
 
@@ -110,9 +124,11 @@ fn confine(arguments: RunArguments, voice: Voice, effective: Effective, sink: Op
         mode: policy.mode(),
         policy: policy.digest(),
         walls: sandbox.walls().to_vec(),
+        doors: doors(&arguments, &published),
         pid: sandbox.pid().and_then(|pid| u32::try_from(pid).ok()).unwrap_or_default(),
     });
-    let ended = runtime.block_on(session::hold(sandbox, listeners, policy, events.clone(), arguments.timeout));
+    let doors = session::Doors { host: &ports, published };
+    let ended = runtime.block_on(session::hold(sandbox, listeners, doors, policy, events.clone(), arguments.timeout));
     // Lookups may still sit on their threads; nobody waits for them.
     runtime.shutdown_background();
 
@@ -121,16 +137,26 @@ fn confine(arguments: RunArguments, voice: Voice, effective: Effective, sink: Op
     Ok(code)
 }
 
+/// What was opened beside the policy, for the events.
+fn doors(arguments: &RunArguments, published: &[Door]) -> Vec<String> {
+    let host_ports = arguments.host_port.iter().map(|door| format!("--host-port {}", door.text));
+    let published = published.iter().map(|door| format!("--publish {}:{}", door.port, door.sandbox_port));
+    let sockets = arguments.unix_socket.iter().map(|path| format!("--unix-socket {}", path.display()));
+    let devices = arguments.dev.iter().map(|path| format!("--dev {}", path.display()));
+    host_ports.chain(published).chain(sockets).chain(devices).collect()
+}
+
 /// The command's environment. Tells those who asked what is not in it.
 fn environment(
     arguments: &RunArguments,
     sockets: &[AllowedSocket],
+    ports: &Ports,
     id: &SessionId,
     voice: Voice,
 ) -> Vec<(OsString, OsString)> {
     let wishes = Wishes { proxy: arguments.proxy_env, settings: &arguments.env, clear: arguments.env_clear };
     let sockets = sockets.iter().map(|socket| socket.path().to_owned()).collect();
-    let reach = Reach { sockets, ..Reach::default() };
+    let reach = Reach { sockets, host_ports: ports.inside(), ..Reach::default() };
     let caller: Vec<_> = env::vars_os().collect();
     let environment = environment::compose(&caller, &id.to_string(), &wishes, &reach);
     if !environment.removed.is_empty() {

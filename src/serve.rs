@@ -114,6 +114,7 @@ async fn serve_on(
         mode: policy.mode(),
         policy: policy.digest(),
         walls: vec!["proxy".to_owned()],
+        doors: Vec::new(),
         pid: std::process::id(),
     });
     let listening = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");

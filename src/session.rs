@@ -1,5 +1,6 @@
 //! One run: the sandbox on one side, the proxy on the other, until either ends.
 
+use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
+use crate::ports::Ports;
+use crate::published::{self, Door};
 use crate::signals::Signals;
 
 /// How long a command whose time is over has between SIGTERM and the end.
@@ -32,15 +35,22 @@ pub enum Ended {
     Proxy(io::Error),
 }
 
+/// The ports that lead from one side to the other.
+pub struct Doors<'a> {
+    pub host: &'a Ports,
+    pub published: Vec<Door>,
+}
+
 /// Starts the command and holds both sides until the end, or until `timeout` is over.
 pub async fn hold(
     mut sandbox: Sandbox,
     listeners: Listeners,
+    doors: Doors<'_>,
     policy: Arc<Policy>,
     events: Events,
     timeout: Option<Duration>,
 ) -> Ended {
-    match join(&mut sandbox, listeners, policy, events, timeout).await {
+    match join(&mut sandbox, listeners, doors, policy, events, timeout).await {
         Ok(ended) => ended,
         Err(error) => {
             sandbox.kill();
@@ -54,28 +64,36 @@ pub async fn hold(
 async fn join(
     sandbox: &mut Sandbox,
     listeners: Listeners,
+    doors: Doors<'_>,
     policy: Arc<Policy>,
     events: Events,
     timeout: Option<Duration>,
 ) -> io::Result<Ended> {
     let mut signals = Signals::listen()?;
-    let facts = Facts::new(listeners.addresses());
+    let own = [listeners.addresses(), published::addresses(&doors.published)].concat();
+    let facts = Facts::new(own);
     let mut session = Session::new(Arc::new(names(policy)), events, facts);
     session.limits = session.limits.with_room_for(session.limits.connections, netbox_launcher::descriptor_limit());
     let session = Arc::new(session);
     let log = listeners.log.map(watch).transpose()?;
-    let doors = netbox_proxy::Listeners {
+    let host_port = |listener: TcpListener| {
+        let door = doors.host.behind(listener.local_addr().ok()?.port())?;
+        Some((listener, door))
+    };
+    let entrances = netbox_proxy::Listeners {
         capture: listeners.capture,
         dns_udp: listeners.dns_udp,
         dns_tcp: listeners.dns_tcp,
         explicit: listeners.explicit,
+        host_ports: listeners.host_ports.into_iter().filter_map(host_port).collect(),
+        published: published::listeners(doors.published, sandbox.sockets()),
     };
     let (departed, departure) = oneshot::channel::<()>();
     let departure = async {
         // Dropped without a word, which no path does, it has departed too.
         let _ = departure.await;
     };
-    let mut proxy = pin!(serve_until(Arc::clone(&session), doors, departure));
+    let mut proxy = pin!(serve_until(Arc::clone(&session), entrances, departure));
     let judge = Arc::clone(&session);
     let judge = move |destination, _process| if judge.may_connect(destination) { Ok(()) } else { Err(libc::EACCES) };
     sandbox.start(Box::new(judge)).map_err(io::Error::other)?;

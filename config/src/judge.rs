@@ -44,7 +44,8 @@ pub enum Decision {
     Refuse(Refusal),
 }
 
-/// The leave to look up a target's name and to have its addresses vetted. Only [`Policy::decide`] makes one.
+/// The leave to look up a target's name and to have its addresses vetted. Only [`Policy::decide`] and
+/// [`Policy::decide_host_port`] make one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permit {
     target: Target,
@@ -52,9 +53,15 @@ pub struct Permit {
     rule: Option<RuleRef>,
     would: Option<Reason>,
     raw: bool,
+    /// The guard is lifted: the target is this address and port of the host's, and was opened by hand.
+    unguarded: bool,
 }
 
 impl Permit {
+    /// For a port of the host's loopback.
+    pub(crate) fn of_host_port(target: Target, rule: RuleRef, raw: bool) -> Self {
+        Self { target, reason: Reason::Listed, rule: Some(rule), would: None, raw, unguarded: true }
+    }
     /// What is permitted, and nothing else.
     pub fn target(&self) -> &Target {
         &self.target
@@ -80,6 +87,10 @@ impl Permit {
     pub fn is_raw(&self) -> bool {
         self.raw
     }
+
+    pub(crate) fn is_unguarded(&self) -> bool {
+        self.unguarded
+    }
 }
 
 /// What the allow rules say of a target.
@@ -99,7 +110,7 @@ impl Policy {
         let permit = |reason, rule: Option<&Rule>, would| {
             let raw = rule.is_some_and(Rule::is_raw) && self.ceilings_admit_raw(target.host(), target.port());
             let rule = rule.map(Rule::reference);
-            Decision::Allow(Permit { target: target.clone(), reason, rule, would, raw })
+            Decision::Allow(Permit { target: target.clone(), reason, rule, would, raw, unguarded: false })
         };
         if self.mode() == Mode::None {
             return Decision::Refuse(Refusal::new(Reason::ModeNone));

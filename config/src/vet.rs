@@ -33,8 +33,9 @@ impl Policy {
     /// In this order: netbox's own listeners are `self`; what a deny rule covers is `denied`; an address of the host's
     /// interfaces is `self` unless an allow rule is about exactly that one; what is outside a ceiling is `denied`: the
     /// target, and the address as well if it is not public or the host's, since a rule outside a ceiling opens nothing; an
-    /// address that is not public is `non-public` unless an allow rule names it on this port, or in mode `open`. Where the
-    /// target is itself an address, any other address is `address-not-listed`.
+    /// address that is not public is `non-public` unless an allow rule names it on this port, in mode `open`, or with a
+    /// permit for exactly that port of the host's loopback. Where the target is itself an address, any other address is
+    /// `address-not-listed`.
     ///
     /// The refusal's [`Refusal::address`] is the address.
     pub fn vet(&self, permit: &Permit, address: IpAddr, facts: &HostFacts) -> Result<VettedAddr, Refusal> {
@@ -51,7 +52,7 @@ impl Policy {
                 AddressClass::Public if !facts.is_own(address) => Ok(()),
                 _ => self.check_ceilings_of_address(address, port),
             })
-            .and_then(|()| self.check_guard(address, port, facts))
+            .and_then(|()| if permit.is_unguarded() { Ok(()) } else { self.check_guard(address, port, facts) })
             .map(|()| VettedAddr(SocketAddr::new(address, port.get())))
             .map_err(|refusal| refusal.with_address(address))
     }

@@ -53,6 +53,9 @@ pub struct Spec {
     pub devices: Vec<Device>,
     /// Unix sockets of the host that may be connected to.
     pub unix_sockets: Vec<AllowedSocket>,
+    /// Ports of the sandbox's loopback on which netbox listens, at most [`MAX_HOST_PORTS`](crate::MAX_HOST_PORTS), each
+    /// once and none of netbox's own.
+    pub host_ports: Vec<u16>,
 }
 
 /// Becomes the command, or reports why not and returns.

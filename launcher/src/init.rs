@@ -28,6 +28,7 @@ use crate::control_groups;
 use crate::descriptors::Standard;
 use crate::devices;
 use crate::error::{At, Failure, Step};
+use crate::further_sockets;
 use crate::id_maps;
 use crate::message::{Channel, Order, Report};
 use crate::mounts;
@@ -36,31 +37,57 @@ use crate::resolver_files;
 use crate::supervisor;
 use crate::sys;
 
-/// Pid 1's whole life. `channel` is its end, and `supervisor` its end of the one to the supervisor in netbox; netbox's
-/// ends are already closed.
-pub(crate) fn run(spec: &Spec, standard: Standard, channel: Channel, supervisor: Channel) -> ! {
-    match live(spec, standard, &channel, supervisor) {
+/// One side's ends of all that netbox and pid 1 speak over: netbox's, or pid 1's.
+pub(crate) struct Channels {
+    /// Orders and reports.
+    pub(crate) main: Channel,
+    /// To the supervisor in netbox.
+    pub(crate) supervisor: Channel,
+    /// For further sockets of the sandbox's.
+    pub(crate) sockets: Channel,
+}
+
+impl Channels {
+    /// Both sides.
+    pub(crate) fn pair() -> nix::Result<(Channels, Channels)> {
+        let (main, supervisor, sockets) = (Channel::pair()?, Channel::pair()?, Channel::pair()?);
+        let ours = Channels { main: main.0, supervisor: supervisor.0, sockets: sockets.0 };
+        let theirs = Channels { main: main.1, supervisor: supervisor.1, sockets: sockets.1 };
+        Ok((ours, theirs))
+    }
+}
+
+/// Pid 1's whole life. The channels are its ends; netbox's are already closed.
+pub(crate) fn run(spec: &Spec, standard: Standard, channels: Channels) -> ! {
+    let Channels { main, supervisor, sockets } = channels;
+    match live(spec, standard, &main, supervisor, sockets) {
         Ok(()) => exit(0),
         Err(failure) => {
             // When netbox is gone there is nobody to tell.
-            let _ = channel.report(&Report::Failed(failure), &[]);
+            let _ = main.report(&Report::Failed(failure), &[]);
             exit(1)
         }
     }
 }
 
-fn live(spec: &Spec, standard: Standard, channel: &Channel, supervisor: Channel) -> Result<(), Failure> {
-    let mask = tie_to_netbox(standard, [channel, &supervisor])?;
+fn live(
+    spec: &Spec,
+    standard: Standard,
+    channel: &Channel,
+    supervisor: Channel,
+    sockets: Channel,
+) -> Result<(), Failure> {
+    let mask = tie_to_netbox(standard, [channel, &supervisor, &sockets])?;
     let (walls, network) = build(spec)?;
     if !hand_over(channel, network, &walls)? {
         return Ok(());
     }
     let Some(command) = start_command(spec, &mask, channel, &supervisor)? else { return Ok(()) };
-    supervise(command, channel, supervisor)
+    supervise(command, channel, supervisor, sockets)
 }
 
 /// Stage 1. From here on, netbox's end is this process's end. Returns the signal mask that netbox had.
-fn tie_to_netbox(standard: Standard, channels: [&Channel; 2]) -> Result<SigSet, Failure> {
+fn tie_to_netbox(standard: Standard, channels: [&Channel; 3]) -> Result<SigSet, Failure> {
     let step = Step::Handshake;
     prctl::set_pdeathsig(Signal::SIGKILL).at(step, "PR_SET_PDEATHSIG")?;
     // getppid(2) is 0 across a pid namespace, so that a parent which died before the line above cannot be told that
@@ -79,9 +106,12 @@ fn tie_to_netbox(standard: Standard, channels: [&Channel; 2]) -> Result<SigSet, 
     std::mem::forget(standard);
     let mut own = channels.map(|channel| channel.as_fd().as_raw_fd());
     own.sort_unstable();
-    sys::close_range(3, own[0] - 1).at(step, "close_range")?;
-    sys::close_range(own[0] + 1, own[1] - 1).at(step, "close_range")?;
-    sys::close_range(own[1] + 1, i32::MAX).at(step, "close_range")?;
+    let mut first = 3;
+    for kept in own {
+        sys::close_range(first, kept - 1).at(step, "close_range")?;
+        first = kept + 1;
+    }
+    sys::close_range(first, i32::MAX).at(step, "close_range")?;
     let mut mask = SigSet::empty();
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut mask)).at(step, "sigprocmask")?;
     Ok(mask)
@@ -92,7 +122,7 @@ fn build(spec: &Spec) -> Result<(Vec<&'static str>, Network), Failure> {
     mounts::make_private()?;
     // Without it programs ask 127.0.0.1 (resolv.conf(5)).
     let last_resort = resolver_files::place("/etc/resolv.conf")?.is_none();
-    let network = network::set_up(last_resort)?;
+    let network = network::set_up(last_resort, &spec.host_ports)?;
     mounts::put_resolver_files(&spec.hidden, &spec.unix_sockets)?;
     mounts::mount_proc()?;
     network::allow_low_ports()?;
@@ -148,7 +178,7 @@ fn start_command(spec: &Spec, mask: &SigSet, netbox: &Channel, supervisor: &Chan
                 let _ = netbox.report(&not_executed, &[]);
                 return Ok(None);
             }
-            Some((Report::Ended(_) | Report::Pair(_), _)) => {
+            Some((Report::Ended(_) | Report::Pair(_) | Report::Socket(_), _)) => {
                 return Err(Failure::outcome(step, "the command's process spoke out of turn"));
             }
             // Closed by `exec`, or by a death that the next stage reaps.
@@ -157,15 +187,19 @@ fn start_command(spec: &Spec, mask: &SigSet, netbox: &Channel, supervisor: &Chan
     }
 }
 
+/// Takes one order from a channel and carries it out. `false`: nobody is there to give another.
+type Serve = fn(&Channel) -> bool;
+
 /// Stage 5. Until the command ends, or netbox does.
-fn supervise(command: Pid, channel: &Channel, supervisor: Channel) -> Result<(), Failure> {
+fn supervise(command: Pid, channel: &Channel, supervisor: Channel, sockets: Channel) -> Result<(), Failure> {
     let step = Step::Fork;
     let mut children = SigSet::empty();
     children.add(Signal::SIGCHLD);
     let children =
         SignalFd::with_flags(&children, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).at(step, "signalfd")?;
-    // Its end is closed when nobody is left who could make a call, which may be seen before the last one is reaped.
-    let mut supervisor = Some(supervisor);
+    // Netbox's end is closed when nobody is left who could ask, which may be seen before the last one is reaped.
+    let mut servants: Vec<(Channel, Serve)> =
+        vec![(supervisor, supervisor::pairs::serve), (sockets, further_sockets::serve)];
     loop {
         // Reap first: a child may have ended before the signal descriptor was there.
         if let Some(status) = reap(command).at(step, "waitpid")? {
@@ -173,14 +207,16 @@ fn supervise(command: Pid, channel: &Channel, supervisor: Channel) -> Result<(),
             return Ok(());
         }
         let descriptors = [channel.as_fd().as_fd(), children.as_fd()];
-        let descriptors = descriptors.into_iter().chain(supervisor.iter().map(|channel| channel.as_fd().as_fd()));
+        let descriptors = descriptors.into_iter().chain(servants.iter().map(|(channel, _)| channel.as_fd().as_fd()));
         let mut polled: Vec<_> = descriptors.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut polled, PollTimeout::NONE) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(Failure::new(step, errno, "poll")),
         }
-        let ready = |at: usize| polled.get(at).and_then(PollFd::revents).is_some_and(|events| !events.is_empty());
-        let (order, child, request) = (ready(0), ready(1), ready(2));
+        let mut ready: Vec<bool> =
+            polled.iter().map(|fd| fd.revents().is_some_and(|events| !events.is_empty())).collect();
+        let requests = ready.split_off(2);
+        let &[order, child] = ready.as_slice() else { continue };
         if child {
             while let Ok(Some(_)) = children.read_signal() {}
         }
@@ -191,9 +227,8 @@ fn supervise(command: Pid, channel: &Channel, supervisor: Channel) -> Result<(),
                 None => return Ok(()),
             }
         }
-        if request {
-            supervisor = supervisor.filter(supervisor::pairs::serve);
-        }
+        let mut requests = requests.into_iter();
+        servants.retain(|(channel, serve)| !requests.next().unwrap_or(false) || serve(channel));
     }
 }
 

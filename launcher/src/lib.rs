@@ -19,6 +19,7 @@ mod control_groups;
 mod descriptors;
 mod devices;
 mod error;
+mod further_sockets;
 mod id_maps;
 mod init;
 mod message;
@@ -35,7 +36,8 @@ pub use command::Spec;
 pub use descriptors::{close_inherited, inherited};
 pub use devices::{Device, NoDevice};
 pub use error::{Failure, Step};
-pub use network::{EXPLICIT_PORT, Listeners, read_refused};
+pub use further_sockets::SocketMaker;
+pub use network::{EXPLICIT_PORT, Listeners, MAX_HOST_PORTS, OWN_PORTS, read_refused};
 pub use sandbox::{Embryo, Outcome, Sandbox};
 pub use supervisor::{AllowedSocket, Judge};
 

@@ -34,6 +34,11 @@ pub(crate) enum Order {
         /// With O_NONBLOCK.
         nonblocking: bool,
     },
+    /// Make a TCP socket, on the channel for further sockets.
+    Socket {
+        /// For IPv6, else for IPv4.
+        ipv6: bool,
+    },
 }
 
 /// What pid 1 says to netbox.
@@ -51,10 +56,12 @@ pub(crate) enum Report {
     Listener,
     /// The pair comes along; or else this error number. For the supervisor.
     Pair(i32),
+    /// The socket comes along; or else this error number.
+    Socket(i32),
 }
 
-/// At most this many sockets come with [`Report::Ready`].
-const MAX_DESCRIPTORS: usize = 16;
+/// At most this many sockets come with [`Report::Ready`]. The kernel lets 253 come at once (`SCM_MAX_FD`).
+pub(crate) const MAX_DESCRIPTORS: usize = 96;
 const MAX_TEXT: usize = 1024;
 
 /// One end of the conversation.
@@ -80,6 +87,7 @@ impl Channel {
             Order::Signal { number, group: false } => (3, number),
             Order::Signal { number, group: true } => (4, number),
             Order::Pair { nonblocking } => (5, nonblocking.into()),
+            Order::Socket { ipv6 } => (6, ipv6.into()),
         };
         self.send(kind, number, "", &[])
     }
@@ -93,6 +101,7 @@ impl Channel {
             3 => Some(Order::Signal { number: packet.number, group: false }),
             4 => Some(Order::Signal { number: packet.number, group: true }),
             5 => Some(Order::Pair { nonblocking: packet.number != 0 }),
+            6 => Some(Order::Socket { ipv6: packet.number != 0 }),
             _ => None,
         })
     }
@@ -109,6 +118,7 @@ impl Channel {
             Report::Ended(status) => self.send(14, *status, "", &[]),
             Report::Listener => self.send(15, 0, "", descriptors),
             Report::Pair(errno) => self.send(16, *errno, "", descriptors),
+            Report::Socket(errno) => self.send(17, *errno, "", descriptors),
         }
     }
 
@@ -127,6 +137,7 @@ impl Channel {
             14 => Report::Ended(packet.number),
             15 => Report::Listener,
             16 => Report::Pair(packet.number),
+            17 => Report::Socket(packet.number),
             _ => return Ok(None),
         };
         Ok(Some((report, packet.descriptors)))
@@ -197,6 +208,8 @@ mod tests {
             Order::Signal { number: 2, group: true },
             Order::Pair { nonblocking: true },
             Order::Pair { nonblocking: false },
+            Order::Socket { ipv6: true },
+            Order::Socket { ipv6: false },
         ];
         for order in orders {
             ours.order(order).unwrap();

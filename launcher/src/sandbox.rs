@@ -15,8 +15,9 @@ use nix::unistd::Pid;
 use crate::command::Spec;
 use crate::descriptors::{Relays, Standard};
 use crate::error::{At, Failure, Step};
+use crate::further_sockets::SocketMaker;
 use crate::id_maps;
-use crate::init;
+use crate::init::{self, Channels};
 use crate::message::{Channel, Order, Report};
 use crate::network::Listeners;
 use crate::supervisor::{AllowedSocket, Judge, Supervision};
@@ -51,8 +52,7 @@ impl Drop for Init {
 /// A sandbox whose pid 1 is building it.
 pub struct Embryo {
     init: Init,
-    channel: Channel,
-    supervisor: Channel,
+    channels: Channels,
     allowed: Vec<AllowedSocket>,
     standard: Standard,
 }
@@ -69,20 +69,19 @@ impl Embryo {
         // A caller that ignores SIGCHLD would have its children reaped by the kernel, and their ends untold.
         sys::set_disposition(Signal::SIGCHLD, false).at(Step::Handshake, "SIGCHLD")?;
         let standard = Standard::judge()?;
-        let (channel, theirs) = Channel::pair().at(Step::ControlSocket, "")?;
-        let (supervisor, their_supervisor) = Channel::pair().at(Step::ControlSocket, "")?;
+        let (channels, theirs) = Channels::pair().at(Step::ControlSocket, "")?;
         match sys::clone3(NAMESPACES).at(Step::Namespaces, "")? {
             Cloned::Child => {
                 // First of all: with netbox's end open here, its death would never read as end of file.
-                drop((channel, supervisor));
-                init::run(spec, standard, theirs, their_supervisor)
+                drop(channels);
+                init::run(spec, standard, theirs)
             }
             Cloned::Parent(pid) => {
-                drop((theirs, their_supervisor));
+                drop(theirs);
                 let init = Init(Some(pid));
                 id_maps::write_outer(pid)?;
-                channel.order(Order::Mapped).at(Step::Handshake, "the channel to pid 1")?;
-                Ok(Embryo { init, channel, supervisor, allowed: spec.unix_sockets.clone(), standard })
+                channels.main.order(Order::Mapped).at(Step::Handshake, "the channel to pid 1")?;
+                Ok(Embryo { init, channels, allowed: spec.unix_sockets.clone(), standard })
             }
         }
     }
@@ -93,7 +92,7 @@ impl Embryo {
     /// The step that failed. Nothing is left behind.
     pub fn deliver(self) -> Result<(Sandbox, Listeners), Failure> {
         let step = Step::HandOver;
-        match self.channel.next_report().at(step, "the channel to pid 1")? {
+        match self.channels.main.next_report().at(step, "the channel to pid 1")? {
             Some((Report::Ready(text), descriptors)) => {
                 let (counts, walls) = text.split_once('\n').unwrap_or_default();
                 let listeners = Listeners::from_descriptors(counts, descriptors)
@@ -101,9 +100,19 @@ impl Embryo {
                 let walls = walls.split(' ').map(str::to_owned).collect();
                 let relays = Some(self.standard.relay());
                 let inside = listeners.capture[0].as_fd().try_clone_to_owned().at(step, "a listener")?;
-                let (init, channel, supervisor) = (self.init, self.channel, Some(self.supervisor));
-                let (allowed, supervision) = (self.allowed, None);
-                Ok((Sandbox { init, channel, supervisor, allowed, inside, supervision, relays, walls }, listeners))
+                let Channels { main: channel, supervisor, sockets } = self.channels;
+                let sandbox = Sandbox {
+                    init: self.init,
+                    channel,
+                    supervisor: Some(supervisor),
+                    sockets: SocketMaker::new(sockets),
+                    allowed: self.allowed,
+                    inside,
+                    supervision: None,
+                    relays,
+                    walls,
+                };
+                Ok((sandbox, listeners))
             }
             Some((Report::Failed(failure), _)) => Err(failure),
             _ => Err(Failure::outcome(step, "the sandbox's first process ended without a word")),
@@ -132,6 +141,7 @@ pub struct Sandbox {
     channel: Channel,
     /// Until the start.
     supervisor: Option<Channel>,
+    sockets: SocketMaker,
     allowed: Vec<AllowedSocket>,
     /// A socket of the sandbox's network.
     inside: OwnedFd,
@@ -150,6 +160,11 @@ impl Sandbox {
     /// The pid of the sandbox's first process, as seen here.
     pub fn pid(&self) -> Option<i32> {
         self.init.0.map(Pid::as_raw)
+    }
+
+    /// Makes further sockets of the sandbox's network, once the command has been started.
+    pub fn sockets(&self) -> SocketMaker {
+        self.sockets.clone()
     }
 
     /// Starts the command, once. Whoever holds the listeners must be accepting by now. `judge` is asked about TCP connects

@@ -33,21 +33,14 @@ pub(crate) fn handle(
         // A connection that nobody redirected was made to the listener itself.
         let direct = stream.local_addr().is_ok_and(|local| local == original);
         let (target, decision) = identify(&session, original.ip(), port, direct);
-        let record = match &decision {
-            Decision::Refuse(refusal) => Record::refused(&session.events, &target, refusal, since),
-            Decision::Allow(permit) => Record::permitted(&session.events, permit, since),
-        };
+        let record = Record::of(&session.events, &target, &decision, since);
         (target, decision, record)
     });
     let mut client = Connection::new(stream);
     client.undelivered = Some(session.deliveries.begin());
     async move {
         let Some((target, decision, record)) = judged else { return socket::reset(client.stream) };
-        let judged = Judged::new(session, client, target, record);
-        match decision {
-            Decision::Refuse(refusal) => judged.refuse_when_it_speaks(refusal).await,
-            Decision::Allow(permit) => judged.carry(permit, None).await,
-        }
+        Judged::new(session, client, target, record).follow(decision).await;
     }
 }
 

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use netbox_config::{Permit, Port, Reason, Refusal, Target};
+use netbox_config::{Decision, Permit, Port, Reason, Refusal, Target};
 use tokio::time::{Instant, timeout_at};
 
 use crate::agreement::{Agreement, agree};
@@ -47,6 +47,14 @@ pub(crate) struct Judged {
 impl Judged {
     pub(crate) fn new(session: Arc<Session>, client: Connection, target: Target, record: Record) -> Self {
         Self { client, opening: Opening::new(), record, target, session }
+    }
+
+    /// Carries or refuses it, as was decided. Nothing has been dialled.
+    pub(crate) async fn follow(self, decision: Decision) {
+        match decision {
+            Decision::Refuse(refusal) => self.refuse_when_it_speaks(refusal).await,
+            Decision::Allow(permit) => self.carry(permit, None).await,
+        }
     }
 
     /// Carries it to its end. `upstream`: the connection that was made to the target already, if one was.
@@ -197,7 +205,7 @@ impl Judged {
     }
 
     /// Waits for the first bytes, and refuses in their protocol.
-    pub(crate) async fn refuse_when_it_speaks(mut self, refusal: Refusal) {
+    async fn refuse_when_it_speaks(mut self, refusal: Refusal) {
         let limits = self.session.limits;
         let answered = ANSWERED_PORTS.contains(&self.target.port().get());
         let deadline = Instant::now() + if answered { limits.refused } else { limits.refused_other };

@@ -7,6 +7,7 @@
 //!
 //! 1. `original_destination` says where the program wanted to go; a synthetic address becomes the name that it was
 //!    handed out for. That is the `Target`, and there is no second one.
+//!    A listener for a port of the host's loopback says itself what is meant (`host_port`).
 //! 2. `pipeline` asks the policy. A positive answer is a `Permit`; with it, and only with it, a name can be
 //!    resolved, an address be vetted and a socket be dialled.
 //! 3. `first_bytes` looks at what the program sends: TLS and HTTP must agree with the target before a byte of
@@ -31,12 +32,14 @@ mod first_bytes;
 pub mod fuzzing;
 mod gate;
 mod half_open;
+mod host_port;
 mod http;
 mod judged;
 mod judged_http;
 mod opening;
 mod original_destination;
 mod pipeline;
+mod published;
 mod record;
 mod refuse;
 pub mod resolve;
@@ -45,6 +48,7 @@ pub mod session;
 mod socket;
 mod tunnel;
 
+pub use published::{MakeSocket, Published};
 pub use refuse::sentence;
 pub use serve::{Listeners, serve, serve_until};
 pub use session::{Limits, Session};

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use netbox_config::{Permit, Port, Reason, Refusal, Target};
+use netbox_config::{Decision, Permit, Port, Reason, Refusal, Target};
 
 use crate::events::{CloseEvent, DecisionEvent, End, Events, LateRefusal, Verdict};
 use crate::tunnel::{Counts, TunnelEnd};
@@ -27,6 +27,14 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// A record of what was decided.
+    pub(crate) fn of(events: &Events, target: &Target, decision: &Decision, since: Instant) -> Self {
+        match decision {
+            Decision::Allow(permit) => Self::permitted(events, permit, since),
+            Decision::Refuse(refusal) => Self::refused(events, target, refusal, since),
+        }
+    }
+
     /// A record of what is permitted.
     pub(crate) fn permitted(events: &Events, permit: &Permit, since: Instant) -> Self {
         let mut record = Self::new(events, permit.target(), permit.reason(), since);

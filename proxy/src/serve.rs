@@ -10,21 +10,23 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use netbox_config::HostPort;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::original_destination::original_destination;
+use crate::published::Published;
 use crate::session::Session;
-use crate::{capture, dns, explicit, socket};
+use crate::{capture, dns, explicit, host_port, published, socket};
 
 /// How long nothing is accepted after a failure that would come again at once, such as no descriptor left. Doubles with
 /// each failure in a row, up to the second.
 const FIRST_REST: Duration = Duration::from_millis(10);
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// The sockets of a sandbox, made inside of it: for each kind one for IPv4 and one for IPv6.
-#[derive(Debug, Default)]
+/// The listeners of a sandbox, made inside of it but for the published ones: for each kind one for IPv4 and one for IPv6.
+#[derive(Default)]
 pub struct Listeners {
     /// Where redirected TCP connections arrive.
     pub capture: Vec<TcpListener>,
@@ -34,6 +36,10 @@ pub struct Listeners {
     pub dns_tcp: Vec<TcpListener>,
     /// Where programs find a proxy that are told of one: HTTP and SOCKS5.
     pub explicit: Vec<TcpListener>,
+    /// Where programs find a port of the host's loopback, and which.
+    pub host_ports: Vec<(TcpListener, HostPort)>,
+    /// Sockets of the host's, where its programs find a port of the sandbox's, and which.
+    pub published: Vec<(TcpListener, Published)>,
 }
 
 /// Serves a sandbox until dropped, which ends all of its connections.
@@ -69,7 +75,10 @@ pub async fn serve_until(
     }
     let capture = listeners.capture.into_iter().map(|listener| (Way::Captured, listener));
     let explicit = listeners.explicit.into_iter().map(|listener| (Way::Explicit, listener));
-    let listeners = capture.chain(explicit).map(|(way, listener)| Ok((way, into_tokio(listener)?)));
+    let host_ports = listeners.host_ports.into_iter().map(|(listener, door)| (Way::HostPort(Arc::new(door)), listener));
+    let published = listeners.published.into_iter().map(|(listener, port)| (Way::Published(Arc::new(port)), listener));
+    let listeners = capture.chain(explicit).chain(host_ports).chain(published);
+    let listeners = listeners.map(|(way, listener)| Ok((way, into_tokio(listener)?)));
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
     let mut connections = JoinSet::new();
     tokio::select! {
@@ -77,9 +86,10 @@ pub async fn serve_until(
         () = accept_all(&session, &listeners, &mut connections) => {}
     }
     for (way, listener) in listeners {
-        // Where nothing is to be delivered, those that still wait are ended with the listener.
-        if !session.limits.delivery.is_zero() {
-            accept_the_rest(&session, way, listener.into_std()?, &mut connections);
+        // Where nothing is to be delivered, or nobody listens inside any more, those that still wait are ended with the
+        // listener.
+        if !session.limits.delivery.is_zero() && !matches!(way, Way::Published(_)) {
+            accept_the_rest(&session, &way, listener.into_std()?, &mut connections);
         }
     }
     let _ = timeout(session.limits.delivery, session.deliveries.all()).await;
@@ -89,10 +99,12 @@ pub async fn serve_until(
 }
 
 /// On which way a listener's connections come in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 enum Way {
     Captured,
     Explicit,
+    HostPort(Arc<HostPort>),
+    Published(Arc<Published>),
 }
 
 fn into_tokio(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
@@ -117,7 +129,7 @@ async fn accept_all(
         match accepted {
             Ok((way, stream)) => {
                 rest = FIRST_REST;
-                accept(session, way, stream, connections);
+                accept(session, &way, stream, connections);
             }
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
@@ -130,7 +142,7 @@ async fn accept_all(
 }
 
 /// Accepts the connections that were made before the sandbox ended, and waits for no other.
-fn accept_the_rest(session: &Arc<Session>, way: Way, listener: TcpListener, connections: &mut JoinSet<()>) {
+fn accept_the_rest(session: &Arc<Session>, way: &Way, listener: TcpListener, connections: &mut JoinSet<()>) {
     while let Ok((stream, _)) = listener.accept() {
         if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
             accept(session, way, stream, connections);
@@ -138,7 +150,7 @@ fn accept_the_rest(session: &Arc<Session>, way: Way, listener: TcpListener, conn
     }
 }
 
-fn accept(session: &Arc<Session>, way: Way, stream: TcpStream, connections: &mut JoinSet<()>) {
+fn accept(session: &Arc<Session>, way: &Way, stream: TcpStream, connections: &mut JoinSet<()>) {
     // Those that have ended count no more.
     while connections.try_join_next().is_some() {}
     let full = connections.len() >= session.limits.connections;
@@ -155,6 +167,14 @@ fn accept(session: &Arc<Session>, way: Way, stream: TcpStream, connections: &mut
         Way::Explicit => {
             connections.spawn(explicit::handle(Arc::clone(session), stream));
         }
+        Way::HostPort(door) if full => host_port::refuse_over_limit(session, stream, door),
+        Way::HostPort(door) => {
+            connections.spawn(host_port::handle(Arc::clone(session), stream, door));
+        }
+        Way::Published(_) if full => socket::reset(stream),
+        Way::Published(port) => {
+            connections.spawn(published::handle(session, stream, port));
+        }
     }
 }
 
@@ -168,7 +188,7 @@ fn poll_accept(
         *turn = (*turn + 1) % listeners.len();
         let (way, listener) = &listeners[*turn];
         if let Poll::Ready(accepted) = listener.poll_accept(context) {
-            return Poll::Ready(accepted.map(|(stream, _)| (*way, stream)));
+            return Poll::Ready(accepted.map(|(stream, _)| (way.clone(), stream)));
         }
     }
     Poll::Pending

@@ -2,6 +2,7 @@
 
 mod events;
 mod policy;
+mod ports;
 mod run;
 mod serve;
 mod setting;
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use events::EventDestination;
 pub use policy::PolicyArguments;
+pub use ports::{HostPortArgument, PublishArgument};
 pub use run::{ProxyEnvironment, RunArguments};
 pub use serve::ServeArguments;
 pub use setting::Setting;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use super::{PolicyArguments, Setting, When};
+use super::{HostPortArgument, PolicyArguments, PublishArgument, Setting, When};
 use crate::duration;
 
 #[derive(Args, Debug)]
@@ -20,6 +20,19 @@ pub struct RunArguments {
     /// A file is appended to. Also from NETBOX_EVENTS.
     #[arg(long, value_name = "FILE|fd:N")]
     pub events: Option<OsString>,
+
+    /// Let the command reach a port of this machine's loopback: 127.0.0.1:PORT inside is 127.0.0.1:HOSTPORT here
+    ///
+    /// HOSTPORT is PORT where it is left out. Repeatable. It is open in every mode, `none` too; `--deny` closes it.
+    #[arg(long, value_name = "PORT[:HOSTPORT]", value_parser = HostPortArgument::parse)]
+    pub host_port: Vec<HostPortArgument>,
+
+    /// Let this machine reach a port of the sandbox's loopback: 127.0.0.1:PORT here is 127.0.0.1:SANDBOXPORT inside
+    ///
+    /// SANDBOXPORT is PORT where it is left out. With `0:SANDBOXPORT` the system chooses a port, and it is said on stderr.
+    /// Repeatable. Whoever is on this machine can use it, for as long as the run lasts.
+    #[arg(long, value_name = "PORT[:SANDBOXPORT]", value_parser = PublishArgument::parse)]
+    pub publish: Vec<PublishArgument>,
 
     /// Which proxy variables the command sees
     ///

@@ -15,6 +15,7 @@ mod fronting;
 mod inside;
 mod lookups;
 mod modes;
+mod ports;
 mod proxy;
 mod reach;
 mod refuse;
@@ -51,6 +52,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         check::TESTS,
         doctor::TESTS,
         environment::TESTS,
+        ports::TESTS,
         proxy::TESTS,
         explicit::TESTS,
     ];

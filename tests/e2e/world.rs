@@ -32,8 +32,7 @@ pub struct World {
     fences: AtomicU32,
     runs: AtomicU32,
     host_services: HostServices,
-    /// Keeps the namespaces.
-    _network: Network,
+    network: Network,
 }
 
 impl World {
@@ -68,7 +67,12 @@ impl World {
         servers::start(&network, &shared);
         host_services.start();
         let (fences, runs) = (AtomicU32::new(0), AtomicU32::new(0));
-        Self { identity, shared, fences, runs, host_services, _network: network }
+        Self { identity, shared, fences, runs, host_services, network }
+    }
+
+    /// Calls `make` with the calling thread on another machine, so to speak: where the servers are.
+    pub fn in_inet<T>(&self, make: impl FnOnce() -> T) -> T {
+        self.network.in_inet(make)
     }
 
     /// Where names are published.

@@ -20,6 +20,10 @@ pub(crate) const CAPTURE_PORT: u16 = 61001;
 pub(crate) const DNS_PORT: u16 = 61002;
 /// Where a program that knows of proxies finds one, on 127.0.0.1: HTTP and SOCKS5.
 pub const EXPLICIT_PORT: u16 = 61003;
+/// The ports above: nothing else can be listened on there.
+pub const OWN_PORTS: [u16; 3] = [CAPTURE_PORT, DNS_PORT, EXPLICIT_PORT];
+/// How many ports of the host's loopback one sandbox may have. Each is a listener for IPv4 and one for IPv6.
+pub const MAX_HOST_PORTS: usize = 40;
 /// Where the resolver of a program without `/etc/resolv.conf` asks (resolv.conf(5)).
 const RESOLVER_OF_LAST_RESORT: u16 = 53;
 
@@ -34,6 +38,9 @@ pub struct Listeners {
     pub dns_tcp: Vec<TcpListener>,
     /// Proxy requests of programs that are told of a proxy: one listener, on 127.0.0.1 and [`EXPLICIT_PORT`].
     pub explicit: Vec<TcpListener>,
+    /// For each of [`Spec::host_ports`](crate::Spec::host_ports), which it has for its own port: on 127.0.0.1, and ::1 where
+    /// there is IPv6.
+    pub host_ports: Vec<TcpListener>,
     /// Datagrams that were refused: a netlink socket for [`log::Refused`]. Missing where the kernel has no log.
     pub log: Option<OwnedFd>,
 }
@@ -42,7 +49,7 @@ impl Listeners {
     /// Opens them in the calling process's network namespace.
     ///
     /// With `last_resort` also on port 53 of loopback, for programs that find no `/etc/resolv.conf`.
-    pub(crate) fn open(ipv6: bool, last_resort: bool) -> Result<Self, Failure> {
+    pub(crate) fn open(ipv6: bool, last_resort: bool, host_ports: &[u16]) -> Result<Self, Failure> {
         let mut addresses = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
         if ipv6 {
             addresses.push(SocketAddr::from((Ipv6Addr::LOCALHOST, 0)));
@@ -63,11 +70,13 @@ impl Listeners {
             dns_udp: dns.iter().copied().map(udp).collect::<Result<_, _>>()?,
             dns_tcp: dns.iter().copied().map(tcp).collect::<Result<_, _>>()?,
             explicit: vec![tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, EXPLICIT_PORT)))?],
+            host_ports: host_ports.iter().copied().flat_map(at).map(tcp).collect::<Result<_, _>>()?,
             log: log::open().ok(),
         })
     }
 
-    /// The addresses that the proxy listens on inside: no connection may lead to them.
+    /// The addresses that the proxy listens on inside: no connection may lead to them. The ports of the host's loopback are
+    /// not among them, since outside they are others'.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let listeners = self
             .capture
@@ -81,26 +90,28 @@ impl Listeners {
     /// How many of each there are, as text, and the descriptors in that order.
     pub(crate) fn to_descriptors(&self) -> (String, Vec<RawFd>) {
         let counts = format!(
-            "{} {} {} {} {}",
+            "{} {} {} {} {} {}",
             self.capture.len(),
             self.dns_udp.len(),
             self.dns_tcp.len(),
             self.explicit.len(),
+            self.host_ports.len(),
             usize::from(self.log.is_some())
         );
         let capture = self.capture.iter().map(AsRawFd::as_raw_fd);
         let dns_udp = self.dns_udp.iter().map(AsRawFd::as_raw_fd);
         let dns_tcp = self.dns_tcp.iter().map(AsRawFd::as_raw_fd);
         let explicit = self.explicit.iter().map(AsRawFd::as_raw_fd);
+        let host_ports = self.host_ports.iter().map(AsRawFd::as_raw_fd);
         let log = self.log.iter().map(AsRawFd::as_raw_fd);
-        (counts, capture.chain(dns_udp).chain(dns_tcp).chain(explicit).chain(log).collect())
+        (counts, capture.chain(dns_udp).chain(dns_tcp).chain(explicit).chain(host_ports).chain(log).collect())
     }
 
     /// The other way round; `None` when counts and descriptors do not match.
     pub(crate) fn from_descriptors(counts: &str, descriptors: Vec<OwnedFd>) -> Option<Self> {
         let counts: Vec<usize> = counts.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
-        let &[capture, dns_udp, dns_tcp, explicit, log] = counts.as_slice() else { return None };
-        let total = [capture, dns_udp, dns_tcp, explicit, log].into_iter().try_fold(0usize, usize::checked_add)?;
+        let &[capture, dns_udp, dns_tcp, explicit, host_ports, _log] = counts.as_slice() else { return None };
+        let total = counts.iter().try_fold(0usize, |total, count| total.checked_add(*count))?;
         if [capture, dns_udp, dns_tcp, explicit].contains(&0) || descriptors.len() != total {
             return None;
         }
@@ -110,6 +121,7 @@ impl Listeners {
             dns_udp: descriptors.by_ref().take(dns_udp).map(UdpSocket::from).collect(),
             dns_tcp: descriptors.by_ref().take(dns_tcp).map(TcpListener::from).collect(),
             explicit: descriptors.by_ref().take(explicit).map(TcpListener::from).collect(),
+            host_ports: descriptors.by_ref().take(host_ports).map(TcpListener::from).collect(),
             log: descriptors.next(),
         })
     }
@@ -135,4 +147,43 @@ fn open(address: SocketAddr, kind: SockType) -> nix::Result<OwnedFd> {
     }
     bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::MAX_DESCRIPTORS;
+
+    #[test]
+    fn all_listeners_that_there_can_be_travel_at_once() {
+        // Two families, the resolver of last resort, the explicit one and the log.
+        let most = 2 + 3 + 3 + 1 + 2 * MAX_HOST_PORTS + 1;
+        assert!(most <= MAX_DESCRIPTORS, "{most}");
+    }
+
+    #[test]
+    fn listeners_arrive_in_their_places() {
+        let tcp = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let udp = || UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sent = Listeners {
+            capture: vec![tcp(), tcp()],
+            dns_udp: vec![udp()],
+            dns_tcp: vec![tcp()],
+            explicit: vec![tcp()],
+            host_ports: vec![tcp(), tcp(), tcp()],
+            log: None,
+        };
+        let (counts, descriptors) = sent.to_descriptors();
+        let copies = || descriptors.iter().map(|fd| crate::sys::duplicate(*fd).unwrap()).collect::<Vec<_>>();
+        let ports = |listeners: &[TcpListener]| -> Vec<u16> {
+            listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
+        };
+        let received = Listeners::from_descriptors(&counts, copies()).unwrap();
+        assert_eq!(ports(&received.host_ports), ports(&sent.host_ports));
+        assert_eq!(ports(&received.explicit), ports(&sent.explicit));
+        assert!(!received.addresses().contains(&sent.host_ports[0].local_addr().unwrap()));
+        for wrong in ["2 1 1 1 3 1", "2 1 1 1 2 0", "2 1 1 0 4 0", "2 1 1 1 3", "", "18446744073709551615 1 1 1 1 0"] {
+            assert!(Listeners::from_descriptors(wrong, copies()).is_none(), "{wrong}");
+        }
+    }
 }

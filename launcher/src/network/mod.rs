@@ -14,7 +14,7 @@ mod self_test;
 use std::fs;
 
 pub(crate) use interfaces::{ADDRESS4, ADDRESS6};
-pub use listeners::{EXPLICIT_PORT, Listeners};
+pub use listeners::{EXPLICIT_PORT, Listeners, MAX_HOST_PORTS, OWN_PORTS};
 pub use log::read_refused;
 
 use crate::error::{At, Failure, Step};
@@ -27,10 +27,10 @@ pub(crate) struct Network {
 }
 
 /// Sets the network up in the calling process's namespace. `resolver_of_last_resort`: see [`Listeners::open`].
-pub(crate) fn set_up(resolver_of_last_resort: bool) -> Result<Network, Failure> {
+pub(crate) fn set_up(resolver_of_last_resort: bool, host_ports: &[u16]) -> Result<Network, Failure> {
     let interfaces = interfaces::set_up()?;
     capture_rules::load()?;
-    let listeners = Listeners::open(interfaces.ipv6, resolver_of_last_resort)?;
+    let listeners = Listeners::open(interfaces.ipv6, resolver_of_last_resort, host_ports)?;
     self_test::run(&listeners)?;
     let mut walls = vec!["netns", "nft", interfaces.stub];
     if interfaces.ipv6 {

@@ -21,6 +21,8 @@ pub const ARGV0: usize = 1024;
 pub const DIGEST: usize = 128;
 /// For all walls together, quotes and commas included.
 pub const WALLS: usize = 1024;
+/// For all doors together, likewise.
+pub const DOORS: usize = 1024;
 const RULE: usize = 384;
 const SOURCE: usize = 384;
 const SNI: usize = 300;

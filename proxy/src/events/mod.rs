@@ -133,6 +133,8 @@ pub struct Start {
     pub policy: String,
     /// Which mechanisms are in force.
     pub walls: Vec<String>,
+    /// What was opened beside the policy, as flags.
+    pub doors: Vec<String>,
     /// The command's process, as the host numbers it.
     pub pid: u32,
 }
@@ -310,6 +312,9 @@ impl Events {
             line.word("mode", &start.mode.to_string());
             line.text("policy", &start.policy, line::DIGEST);
             line.list("walls", &start.walls, line::WALLS);
+            if !start.doors.is_empty() {
+                line.list("doors", &start.doors, line::DOORS);
+            }
             line.number("pid", start.pid.into());
             "start"
         });

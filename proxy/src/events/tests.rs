@@ -59,12 +59,13 @@ fn start_says_what_runs_and_under_what() {
             mode: Mode::Allowlist,
             policy: "0f".repeat(32),
             walls: vec!["network".to_owned(), "seccomp".to_owned()],
+            doors: vec!["--host-port 3000".to_owned()],
             pid: 4711,
         });
     });
     let expected = json!({
         "v": 1, "session": "ab".repeat(16), "event": "start", "argv0": "git", "mode": "allowlist",
-        "policy": "0f".repeat(32), "walls": ["network", "seccomp"], "pid": 4711,
+        "policy": "0f".repeat(32), "walls": ["network", "seccomp"], "doors": ["--host-port 3000"], "pid": 4711,
     });
     assert_eq!(first(&text), expected);
 }
@@ -361,11 +362,13 @@ proptest! {
     #[test]
     fn any_command_gives_one_bounded_line(
         argv0 in hostile(), policy in hostile(), walls in proptest::collection::vec(hostile(), 0..12),
+        doors in proptest::collection::vec(hostile(), 0..12),
     ) {
         let line = line_of(|line| {
             line.text("argv0", &argv0, line::ARGV0);
             line.text("policy", &policy, line::DIGEST);
             line.list("walls", &walls, line::WALLS);
+            line.list("doors", &doors, line::DOORS);
             line.number("pid", u32::MAX.into());
             "start"
         });

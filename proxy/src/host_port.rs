@@ -1,0 +1,42 @@
+//! A connection to a port of the host's loopback that was opened for the sandbox (`--host-port`).
+//!
+//! It arrives on a listener of its own inside, so there is no original destination: the listener says what is meant. It is
+//! judged ([`Policy::decide_host_port`](netbox_config::Policy::decide_host_port)), vetted and dialled like any other, and
+//! nothing looks at its bytes.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use netbox_config::{HostPort, Reason, Refusal};
+use tokio::net::TcpStream;
+
+use crate::judged::Judged;
+use crate::record::Record;
+use crate::session::Session;
+use crate::socket::{self, Connection};
+
+/// Carries one connection to its end. Dropping it ends the connection and writes its events. It is judged, and counts as
+/// undelivered, before the future is first polled.
+pub(crate) fn handle(
+    session: Arc<Session>,
+    stream: TcpStream,
+    door: &HostPort,
+) -> impl Future<Output = ()> + Send + use<> {
+    socket::no_delay(&stream);
+    let decision = session.policy().decide_host_port(door, &session.facts.current());
+    let target = door.target();
+    let record = Record::of(&session.events, &target, &decision, Instant::now());
+    let mut client = Connection::new(stream);
+    client.undelivered = Some(session.deliveries.begin());
+    Judged::new(session, client, target, record).follow(decision)
+}
+
+/// Refuses a connection that there is no room for.
+pub(crate) fn refuse_over_limit(session: &Session, stream: TcpStream, door: &HostPort) {
+    let refusal = Refusal::new(Reason::Limit);
+    Record::refused(&session.events, &door.target(), &refusal, Instant::now()).refuse(&refusal);
+    socket::reset(stream);
+}
+
+#[cfg(test)]
+mod tests;
