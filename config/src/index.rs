@@ -61,6 +61,12 @@ impl Index {
         exact.into_iter().chain(below).flatten().chain(&self.every).copied()
     }
 
+    /// The rules with a wildcard over this name or one above it, and `*`: those that cover every name below it.
+    pub(crate) fn of_names_below<'a>(&'a self, base: &'a HostName) -> impl Iterator<Item = usize> + 'a {
+        let bases = std::iter::successors(Some(base.as_str()), |name| parent(name));
+        bases.filter_map(|base| self.below.get(base)).flatten().chain(&self.every).copied()
+    }
+
     /// The rules whose range this canonical address lies in. `*` is not among them.
     pub(crate) fn of_address(&self, address: IpAddr) -> impl Iterator<Item = usize> + '_ {
         let lengths = if address.is_ipv4() { &self.lengths_v4 } else { &self.lengths_v6 };

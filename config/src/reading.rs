@@ -82,6 +82,7 @@ pub(crate) fn read(layer: Layer, path: Arc<Path>, bytes: &[u8]) -> Result<Policy
         reader.document(document.get_ref(), &mut file);
     }
     reader.errors.sort_by_key(FileError::place);
+    reader.errors.dedup();
     FileErrors::unless(reader.errors, file)
 }
 
@@ -91,12 +92,13 @@ impl Reader<'_> {
         let span = error.span().unwrap_or(self.text.len()..self.text.len());
         let found = self.text.get(span.clone()).unwrap_or_default().lines().next().unwrap_or_default().to_owned();
         let is_duplicate = error.message() == "duplicate key";
-        let fault = if is_duplicate {
-            FileFault::DuplicateKey(found)
-        } else {
-            FileFault::Toml { message: error.message().to_owned(), found }
+        let fault = match is_duplicate {
+            true => FileFault::DuplicateKey(found.clone()),
+            false => FileFault::Toml { message: error.message().to_owned(), found: found.clone() },
         };
-        self.wrong(span.start, fault, None);
+        // What is most often forgotten, in the words of the parser.
+        let unquoted = error.message().starts_with("string values must be quoted") && is_plain(&found);
+        self.wrong(span.start, fault, unquoted.then(|| format!("write `\"{found}\"`")));
         is_duplicate
     }
 

@@ -6,7 +6,12 @@
 mod cases;
 mod decisions;
 mod derived;
+mod expansion;
+mod files;
+mod layered;
+mod layers;
 mod lints;
+mod narrowing;
 mod near_misses;
 mod oracle;
 mod presets;

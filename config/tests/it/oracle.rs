@@ -90,6 +90,7 @@ pub struct World<'a> {
     pub mode: Mode,
     pub allow: &'a [Spec],
     pub deny: &'a [Spec],
+    pub ceilings: &'a [Vec<Spec>],
     pub facts: &'a HostFacts,
 }
 
@@ -148,6 +149,9 @@ impl World<'_> {
         if self.deny.iter().any(|spec| spec.has_name(name) && spec.denies_port(port)) {
             return Reason::Denied;
         }
+        if !self.is_name_inside(name, port) {
+            return Reason::Denied;
+        }
         let covering: Vec<_> = self.allow.iter().filter(|spec| spec.has_name(name)).collect();
         match self.mode {
             Mode::Open => Reason::Open,
@@ -166,6 +170,9 @@ impl World<'_> {
         if let Some(reason) = self.never(address, port) {
             return reason;
         }
+        if !self.is_address_inside(address, port) {
+            return Reason::Denied;
+        }
         let covering: Vec<_> = self.allow.iter().filter(|spec| spec.has_address(address.text)).collect();
         let on_port: Vec<_> = covering.iter().filter(|spec| spec.allows_port(port)).collect();
         let public = self.is_public(address);
@@ -183,7 +190,29 @@ impl World<'_> {
 
     /// Why an address of a permitted name is refused.
     pub fn vet(&self, address: &Address, port: u16) -> Option<Reason> {
-        self.never(address, port).or_else(|| self.guard(address, port))
+        let opened = !self.is_public(address) || self.is_own(address);
+        let outside = || (opened && !self.is_address_inside(address, port)).then_some(Reason::Denied);
+        self.never(address, port).or_else(outside).or_else(|| self.guard(address, port))
+    }
+
+    /// Whether some port of a name may be allowed.
+    pub fn may_resolve(&self, name: &[&str]) -> bool {
+        // What holds at one port holds up to the next at which some rule begins or has ended.
+        let lists = [self.allow, self.deny].into_iter().chain(self.ceilings.iter().map(Vec::as_slice));
+        let ranges = lists.flatten().filter_map(|spec| spec.ports.as_ref()).flatten();
+        let ports = ranges.flat_map(|(low, high)| [*low, high.saturating_add(1)]).chain([1, 80, 81, 443, 444]);
+        let is_good = |reason| matches!(reason, Reason::Listed | Reason::Open | Reason::Audit);
+        ports.into_iter().any(|port| is_good(self.name(name, port)))
+    }
+
+    pub fn is_name_inside(&self, name: &[&str], port: u16) -> bool {
+        let inside = |spec: &Spec| spec.has_name(name) && spec.allows_port(port);
+        self.ceilings.iter().all(|ceiling| ceiling.iter().any(inside))
+    }
+
+    pub fn is_address_inside(&self, address: &Address, port: u16) -> bool {
+        let inside = |spec: &Spec| spec.has_address(address.text) && spec.allows_port(port);
+        self.ceilings.iter().all(|ceiling| ceiling.iter().any(inside))
     }
 
     fn guard(&self, address: &Address, port: u16) -> Option<Reason> {
@@ -210,12 +239,16 @@ impl World<'_> {
         if self.deny.iter().any(denied) {
             return Some(Reason::Denied);
         }
-        let own = self.facts.own.iter().any(|own| forms.contains(&own.to_string().as_str()));
         let exactly = |spec: &Spec| {
             let one = matches!(&spec.pattern, Pattern::Range(range) if range.text.ends_with(if range.text.contains(':') { "/128" } else { "/32" }));
             one && spec.has_address(address.text) && spec.allows_port(port)
         };
-        (own && address.class != "loopback" && !self.allow.iter().any(exactly)).then_some(Reason::SelfAddress)
+        (self.is_own(address) && !self.allow.iter().any(exactly)).then_some(Reason::SelfAddress)
+    }
+
+    fn is_own(&self, address: &Address) -> bool {
+        let mut forms = std::iter::once(&address.text).chain(address.carries);
+        address.class != "loopback" && forms.any(|form| self.facts.own.iter().any(|own| own.to_string() == *form))
     }
 
     fn is_public(&self, address: &Address) -> bool {

@@ -30,7 +30,7 @@ fn ports() -> impl Strategy<Value = Option<Vec<(u16, u16)>>> {
     prop::option::of(prop::collection::vec(prop_oneof![single, range], 1..3))
 }
 
-fn spec() -> impl Strategy<Value = Spec> {
+pub(crate) fn spec() -> impl Strategy<Value = Spec> {
     let pattern = prop_oneof![
         1 => Just(Pattern::Every),
         3 => name().prop_map(Pattern::Exact),
@@ -70,7 +70,7 @@ pub(crate) fn name_target(labels: &[&str], port: u16) -> Target {
     target(Host::Name(HostName::parse_wire(labels.join(".").as_bytes()).unwrap()), port)
 }
 
-fn reason(decision: &Decision) -> Reason {
+pub(crate) fn reason(decision: &Decision) -> Reason {
     match decision {
         Decision::Allow(permit) => permit.reason(),
         Decision::Refuse(refusal) => refusal.reason(),
@@ -158,7 +158,7 @@ proptest! {
         name in name(), at in 0..ADDRESSES.len(), port in select(PORTS),
     ) {
         let policy = policy(mode, &allow, &deny);
-        let world = World { mode, allow: &allow, deny: &deny, facts: &facts };
+        let world = World { mode, allow: &allow, deny: &deny, ceilings: &[], facts: &facts };
         let by_name = policy.decide(&name_target(&name, port), &facts);
         prop_assert_eq!(reason(&by_name), world.name(&name, port));
         let address: IpAddr = ADDRESSES[at].text.parse().unwrap();
