@@ -8,11 +8,11 @@ use std::fs;
 use std::io::{Write, stdout};
 use std::path::Path;
 
-use netbox_launcher::{Embryo, Failure, Listeners, Outcome, Spec, Step};
+use netbox_launcher::{Embryo, Failure, Listeners, Outcome, Protected, Spec, Step};
 use serde_json::{Value, json};
 
 use crate::cli::DoctorArguments;
-use crate::say;
+use crate::{protected, say};
 
 /// Netbox cannot isolate here.
 const CANNOT: u8 = 1;
@@ -51,7 +51,7 @@ impl State {
 const MECHANISMS: [(&str, &[Step]); 11] = [
     ("descriptors", &[Step::Descriptors, Step::ControlSocket]),
     ("user namespaces", &[Step::Namespaces, Step::IdMaps, Step::Handshake]),
-    ("mounts", &[Step::PrivateMounts]),
+    ("mounts", &[Step::PrivateMounts, Step::Protection]),
     ("network interfaces", &[Step::Interfaces]),
     ("nf_tables", &[Step::CaptureRules]),
     ("capture", &[Step::Listeners, Step::SelfTest]),
@@ -82,9 +82,14 @@ pub fn doctor(arguments: &DoctorArguments) -> u8 {
         // The command of the sandbox that was built to see whether one can be.
         return 0;
     }
-    let trial = trial();
-    let works = trial.is_ok();
+    let (protected, unprotected) = match protected::find() {
+        Ok(found) => (found.protected, None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
+    let trial = trial(protected);
+    let works = trial.is_ok() && unprotected.is_none();
     let mut checks = mechanisms(&trial);
+    checks.push(later_runs(unprotected));
     checks.extend(circumstances(trial.as_ref().ok()));
     let printed = if arguments.json { print_json(&checks, works) } else { print(&checks, works) };
     match printed {
@@ -103,7 +108,7 @@ struct Stood {
 }
 
 /// Builds a sandbox and runs this program in it.
-fn trial() -> Result<Stood, Failure> {
+fn trial(protected: Vec<Protected>) -> Result<Stood, Failure> {
     let directory = env::current_dir().unwrap_or_else(|_| Path::new("/").to_owned());
     let spec = Spec {
         // In the command's process this is still netbox.
@@ -113,6 +118,7 @@ fn trial() -> Result<Stood, Failure> {
         directory,
         hidden: Vec::new(),
         devices: Vec::new(),
+        protected,
         unix_sockets: Vec::new(),
         host_ports: Vec::new(),
     };
@@ -159,6 +165,12 @@ fn mechanisms(trial: &Result<Stood, Failure>) -> Vec<Check> {
             }
         })
         .collect()
+}
+
+/// Whether what decides later runs can be kept out of the command's reach.
+fn later_runs(unprotected: Option<String>) -> Check {
+    let state = if unprotected.is_some() { State::Fails } else { State::Works };
+    Check { name: "later runs", state, detail: unprotected.unwrap_or_default(), errno: None, fix: None }
 }
 
 /// The exact fix, where a setting of this machine tells which one it is.

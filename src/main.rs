@@ -14,6 +14,7 @@ mod event_sink;
 mod generate;
 mod policy_flags;
 mod ports;
+mod protected;
 mod published;
 mod reference;
 mod run;

@@ -16,7 +16,7 @@ use crate::ports::Ports;
 use crate::published::{self, Door};
 use crate::say::{self, Voice};
 use crate::session::{self, Ended};
-use crate::{FAILED, USAGE, devices, dry_run, summary, unix_sockets};
+use crate::{FAILED, USAGE, devices, dry_run, protected, summary, unix_sockets};
 
 const TIMED_OUT: u8 = 124;
 const NOT_EXECUTABLE: u8 = 126;
@@ -98,6 +98,8 @@ fn confine(
         devices::warning(typed, device).iter().for_each(|warning| voice.warn(warning));
     }
     let published = published::open(&ports.published, voice).map_err(|(text, hint)| Fault { text, hint })?;
+    let protected = protected::find().map_err(|text| Fault { text, hint: None })?;
+    protected.warnings.iter().for_each(|warning| voice.warn(warning));
     let spec = Spec {
         program: program.clone(),
         arguments: rest.to_vec(),
@@ -105,6 +107,7 @@ fn confine(
         directory,
         hidden: sink.iter().filter_map(|sink| sink.place.clone()).collect(),
         devices,
+        protected: protected.protected,
         unix_sockets,
         host_ports: ports.inside(),
     };

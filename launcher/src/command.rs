@@ -31,6 +31,7 @@ use crate::devices::Device;
 use crate::error::{At, Failure, Step};
 use crate::id_maps;
 use crate::message::{Channel, Order, Report};
+use crate::protection::Protected;
 use crate::supervisor::{self, AllowedSocket};
 use crate::sys;
 use crate::system_call_filter;
@@ -51,6 +52,8 @@ pub struct Spec {
     pub hidden: Vec<PathBuf>,
     /// Devices of the host that the command has besides the usual ones.
     pub devices: Vec<Device>,
+    /// What decides later runs.
+    pub protected: Vec<Protected>,
     /// Unix sockets of the host that may be connected to.
     pub unix_sockets: Vec<AllowedSocket>,
     /// Ports of the sandbox's loopback on which netbox listens, at most [`MAX_HOST_PORTS`](crate::MAX_HOST_PORTS), each

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::geteuid;
 
 use crate::error::{At, Failure, Step};
-use crate::mounts::unescape;
+use crate::mount_table::unescape;
 
 /// Forbids cgroup namespaces below pid 1's user namespace, where one would lead to a group of this user's.
 pub(crate) fn protect() -> Result<(), Failure> {

@@ -32,6 +32,8 @@ pub enum Step {
     SelfTest,
     /// Making the mount tree private.
     PrivateMounts,
+    /// Making what decides later runs read-only and not to be moved.
+    Protection,
     /// `/etc/resolv.conf` and its companions.
     ResolverFiles,
     /// A fresh `/proc` of the new pid namespace.
@@ -58,7 +60,7 @@ pub enum Step {
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 22] = [
+    pub const ALL: [Step; 23] = [
         Step::Descriptors,
         Step::ControlSocket,
         Step::Namespaces,
@@ -70,6 +72,7 @@ impl Step {
         Step::Listeners,
         Step::SelfTest,
         Step::PrivateMounts,
+        Step::Protection,
         Step::ResolverFiles,
         Step::Proc,
         Step::ReadOnlyKernelFiles,
@@ -101,6 +104,7 @@ impl Step {
             Step::LowPorts => "open the low ports inside the sandbox",
             Step::Listeners => "open the sandbox's listeners",
             Step::SelfTest => "prove that the capture works",
+            Step::Protection => "keep what decides later runs in place",
             Step::PrivateMounts => "make the mounts private",
             Step::ResolverFiles => "put the resolver files in place",
             Step::Proc => "mount a fresh `/proc`",

@@ -33,6 +33,7 @@ use crate::id_maps;
 use crate::message::{Channel, Order, Report};
 use crate::mounts;
 use crate::network::{self, Network};
+use crate::protection;
 use crate::resolver_files;
 use crate::supervisor;
 use crate::sys;
@@ -120,6 +121,7 @@ fn tie_to_netbox(standard: Standard, channels: [&Channel; 3]) -> Result<SigSet, 
 /// Stage 2. Everything that confines the command, and the proof of it.
 fn build(spec: &Spec) -> Result<(Vec<&'static str>, Network), Failure> {
     mounts::make_private()?;
+    protection::hold(&spec.protected, &spec.hidden)?;
     // Without it programs ask 127.0.0.1 (resolv.conf(5)).
     let last_resort = resolver_files::place("/etc/resolv.conf")?.is_none();
     let network = network::set_up(last_resort, &spec.host_ports)?;

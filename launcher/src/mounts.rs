@@ -11,18 +11,17 @@
 //! 4. [`protect_kernel_files`]: `/sys` read-only; for root also `/proc/sys` and its like.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::unistd::{AccessFlags, access};
 
 use crate::error::{At, Failure, Step};
+use crate::mount_table::{self, Mount};
 use crate::resolver_files;
 use crate::supervisor::AllowedSocket;
 use crate::sys;
@@ -91,7 +90,6 @@ pub(crate) fn put_resolver_files(hidden: &[PathBuf], allowed: &[AllowedSocket]) 
         }
     }
     for target in hidden {
-        pin_ancestors(target)?;
         bind(&empty_file, target).at(step, &format!("a mask over `{}`", target.display()))?;
     }
     // The command has the owner's uid: without this it could write its own resolv.conf. That would open nothing, but
@@ -107,23 +105,6 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(0o644))
 }
 
-/// Binds every directory above `path` that this user could rename onto itself. A rename then fails with EBUSY, and what
-/// lies at `path` outside stays what it is.
-fn pin_ancestors(path: &Path) -> Result<(), Failure> {
-    let mut ancestors: Vec<&Path> = path.ancestors().skip(1).collect();
-    // From the top down: a directory is looked up on the mount above it.
-    ancestors.reverse();
-    for pair in ancestors.windows(2) {
-        let [above, directory] = pair else { continue };
-        if access(*above, AccessFlags::W_OK).is_ok() {
-            let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
-            mount(Some(*directory), *directory, None::<&str>, flags, None::<&str>)
-                .at(Step::ResolverFiles, &format!("pinning `{}`", directory.display()))?;
-        }
-    }
-    Ok(())
-}
-
 /// The masked paths that exist here, without links, and whether each is a directory. Not those that lead to a socket which
 /// is allowed: what lies beside it is still out of reach.
 fn masks(allowed: &[AllowedSocket]) -> io::Result<BTreeSet<(PathBuf, bool)>> {
@@ -135,42 +116,21 @@ fn masks(allowed: &[AllowedSocket]) -> io::Result<BTreeSet<(PathBuf, bool)>> {
         let is_wanted = allowed.iter().any(|socket| socket.path().starts_with(&path));
         (!is_wanted && (kind.is_dir() || kind.is_socket())).then_some((path, kind.is_dir()))
     });
-    let others = kernel_file_systems(&fs::read_to_string("/proc/self/mountinfo")?);
+    let table = fs::read_to_string("/proc/self/mountinfo")?;
+    let others = kernel_file_systems(&mount_table::parse(&table));
     Ok(services.chain(others.into_iter().map(|path| (path, true))).collect())
 }
 
 /// Where the kernel's own file systems are mounted besides `/proc` and `/sys`, as in a chroot that lies on this machine.
-/// There the host's processes and settings would be in view. From the text of mountinfo (proc(5)).
-fn kernel_file_systems(mountinfo: &str) -> Vec<PathBuf> {
+/// There the host's processes and settings would be in view.
+fn kernel_file_systems(table: &[Mount]) -> Vec<PathBuf> {
     const KINDS: [&str; 9] =
         ["proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "bpf"];
-    let found = mountinfo.lines().filter_map(|line| {
-        let (mount, kind) = line.split_once(" - ")?;
-        let kind = kind.split(' ').next()?;
-        let point = PathBuf::from(unescape(mount.split(' ').nth(4)?));
-        let covered = point.starts_with("/proc") || point.starts_with("/sys");
-        (KINDS.contains(&kind) && !covered).then_some(point)
+    let found = table.iter().filter(|mount| {
+        let is_covered = mount.point.starts_with("/proc") || mount.point.starts_with("/sys");
+        KINDS.contains(&mount.kind.as_str()) && !is_covered
     });
-    found.collect()
-}
-
-/// mountinfo writes space, tab, newline and backslash as a backslash and three octal digits.
-pub(crate) fn unescape(text: &str) -> OsString {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        match tail {
-            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', behind @ ..] if *first == b'\\' => {
-                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-                rest = behind;
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    OsString::from_vec(bytes)
+    found.map(|mount| mount.point.clone()).collect()
 }
 
 fn bind(source: &Path, target: &Path) -> nix::Result<()> {
@@ -215,7 +175,6 @@ mod tests {
                          24 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
                          25 1 0:20 / /srv/my\\040root/proc rw - proc proc rw\n\
                          26 1 0:30 / /proc2 rw - tmpfs none rw\n";
-        assert_eq!(kernel_file_systems(mountinfo), [PathBuf::from("/srv/my root/proc")]);
-        assert_eq!(unescape("a\\134b\\09"), "a\\b\\09");
+        assert_eq!(kernel_file_systems(&mount_table::parse(mountinfo)), [PathBuf::from("/srv/my root/proc")]);
     }
 }

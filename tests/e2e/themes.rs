@@ -15,6 +15,7 @@ mod fronting;
 mod inside;
 mod lookups;
 mod modes;
+mod next_run;
 mod ports;
 mod proxy;
 mod reach;
@@ -47,6 +48,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         escape::kernel::TESTS,
         escape::mounts::TESTS,
         escape::root::TESTS,
+        next_run::TESTS,
         events::TESTS,
         usage::TESTS,
         check::TESTS,

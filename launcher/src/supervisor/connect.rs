@@ -5,8 +5,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use nix::errno::Errno;
 use nix::sys::stat::fstat;
 
-use super::inodes::{Inode, is_socket};
+use super::inodes::is_socket;
 use super::{Network, Notification, Supervisor, Target, judge, proof, resolve};
+use crate::inode::Inode;
 use crate::sys;
 use crate::sys::credentials::User;
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use nix::sys::socket::SockProtocol;
 
-use super::inodes::Inode;
+use crate::inode::Inode;
 use crate::network::netlink::{Batch, NLM_F_DUMP, Socket, attributes};
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;

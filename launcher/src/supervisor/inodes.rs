@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 
+use crate::inode::{Inode, kind};
+
 /// How many sockets of the sandbox are known at once. Each costs a descriptor. Further ones cannot be connected to.
 const CAPACITY: usize = 4096;
 /// How many there are at least before it is looked whether their files are still there.
@@ -48,22 +50,9 @@ impl AllowedSocket {
     }
 }
 
-/// A file, as its file system numbers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Inode {
-    pub(super) device: u64,
-    pub(super) number: u64,
-}
-
-impl Inode {
-    pub(super) fn of(stat: &FileStat) -> Self {
-        Self { device: stat.st_dev, number: stat.st_ino }
-    }
-}
-
 /// Whether it is the file of a unix socket.
 pub(super) fn is_socket(stat: &FileStat) -> bool {
-    SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFSOCK
+    kind(stat) == SFlag::S_IFSOCK
 }
 
 /// The set.

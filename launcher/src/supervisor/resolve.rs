@@ -15,7 +15,7 @@ use nix::sys::stat::{Mode, fstat};
 use nix::unistd::Pid;
 
 use super::connect::act_as;
-use super::inodes::Inode;
+use crate::inode::Inode;
 use crate::sys::credentials::User;
 
 const HANDLE: OFlag = OFlag::O_PATH.union(OFlag::O_CLOEXEC);

@@ -1,0 +1,144 @@
+//! The names that lead to a file, one by one, as the kernel would follow them.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, readlinkat};
+use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::unistd::{AccessFlags, faccessat, geteuid};
+
+use crate::inode::{Inode, kind};
+
+/// The kernel follows no more links than that (path_resolution(7)).
+const MAX_LINKS: usize = 40;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Directory,
+    Link,
+    File,
+}
+
+/// A name, and what has it.
+#[derive(Clone, Debug)]
+pub(super) struct Name {
+    /// Absolute; nothing before the last component is a link.
+    pub(super) path: PathBuf,
+    pub(super) inode: Inode,
+    pub(super) kind: Kind,
+    pub(super) owner: u32,
+    /// How many names the file has.
+    pub(super) links: u64,
+    /// Whether this user could put something else in its place.
+    pub(super) is_movable: bool,
+    /// Keeps the inode's number its own.
+    _handle: Arc<OwnedFd>,
+}
+
+impl Name {
+    fn of(path: PathBuf, is_movable: bool) -> nix::Result<(Self, Arc<OwnedFd>)> {
+        let handle = open(&path, OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty())?;
+        let stat = fstat(&handle)?;
+        let kind = match kind(&stat) {
+            SFlag::S_IFDIR => Kind::Directory,
+            SFlag::S_IFLNK => Kind::Link,
+            _ => Kind::File,
+        };
+        let handle = Arc::new(handle);
+        let (inode, owner, links) = (Inode::of(&stat), stat.st_uid, stat.st_nlink);
+        Ok((Self { path, inode, kind, owner, links, is_movable, _handle: Arc::clone(&handle) }, handle))
+    }
+}
+
+/// The way that a path means.
+#[derive(Debug)]
+pub(super) struct Way {
+    /// From the root's entry on. Each name comes once.
+    pub(super) names: Vec<Name>,
+    /// Why it ends before the path does.
+    pub(super) end: Option<Errno>,
+}
+
+impl Way {
+    /// Follows an absolute path.
+    ///
+    /// # Errors
+    /// It is not absolute, leads through too many links, or a file system failed.
+    pub(super) fn follow(path: &Path) -> io::Result<Self> {
+        if !path.is_absolute() {
+            return Err(Errno::EINVAL.into());
+        }
+        let mut way = Way { names: Vec::new(), end: None };
+        let mut ahead = components(path);
+        let mut place = PathBuf::from("/");
+        let mut owner_of_place = 0;
+        let mut links = 0;
+        while let Some(component) = ahead.pop_front() {
+            if component == OsStr::new("..") {
+                place.pop();
+                owner_of_place = owner(&place)?;
+                continue;
+            }
+            let candidate = place.join(&component);
+            let (name, handle) = match Name::of(candidate, is_changeable(&place, owner_of_place)) {
+                Ok(found) => found,
+                Err(errno @ (Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES)) => {
+                    way.end = Some(errno);
+                    break;
+                }
+                Err(errno) => return Err(errno.into()),
+            };
+            match name.kind {
+                Kind::Directory => (place, owner_of_place) = (name.path.clone(), name.owner),
+                Kind::Link => {
+                    links += 1;
+                    if links > MAX_LINKS {
+                        return Err(Errno::ELOOP.into());
+                    }
+                    let target = PathBuf::from(readlinkat(&*handle, "")?);
+                    if target.is_absolute() {
+                        (place, owner_of_place) = (PathBuf::from("/"), 0);
+                    }
+                    for component in components(&target).into_iter().rev() {
+                        ahead.push_front(component);
+                    }
+                }
+                Kind::File => way.end = (!ahead.is_empty()).then_some(Errno::ENOTDIR),
+            }
+            if !way.names.iter().any(|known| known.path == name.path) {
+                way.names.push(name);
+            }
+            if way.end.is_some() {
+                break;
+            }
+        }
+        Ok(way)
+    }
+}
+
+fn components(path: &Path) -> VecDeque<OsString> {
+    let names = path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    });
+    names.collect()
+}
+
+fn owner(directory: &Path) -> nix::Result<u32> {
+    Ok(nix::sys::stat::lstat(directory)?.st_uid)
+}
+
+/// Whether this user can change the entries of a directory, or a file: now, or after giving themselves the permission.
+pub(super) fn is_changeable(path: &Path, owner: u32) -> bool {
+    match faccessat(AT_FDCWD, path, AccessFlags::W_OK, AtFlags::AT_EACCESS) {
+        Ok(()) => true,
+        Err(Errno::EROFS) => false,
+        Err(_) => geteuid().as_raw() == owner,
+    }
+}
