@@ -8,7 +8,8 @@ use netbox_proxy::facts::Facts;
 use serde_json::{Value, json};
 
 use crate::cli::CheckArguments;
-use crate::{policy_flags, say};
+use crate::policy::{self, Asking};
+use crate::say;
 
 const REFUSED: u8 = 1;
 const MALFORMED: u8 = 2;
@@ -30,10 +31,11 @@ struct Answer {
 
 /// Judges every target. The value is the exit code: the worst of them.
 pub fn check(arguments: &CheckArguments) -> u8 {
-    let policy = match policy_flags::resolve(&arguments.policy) {
-        Ok(effective) => effective.policy,
+    let pinned = arguments.project.trust_project.as_deref();
+    let policy = match policy::load(&arguments.policy, pinned, Asking::Nobody) {
+        Ok(effective) => effective.compiled.into_policy(),
         Err(why) => {
-            say::error(why, None);
+            say::error(&why, why.hint.as_deref());
             return MALFORMED;
         }
     };

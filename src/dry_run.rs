@@ -3,16 +3,18 @@
 use std::ffi::OsString;
 use std::io::{self, Write, stdout};
 
-use netbox_config::{Policy, Rule};
+use netbox_config::Rule;
 use serde_json::{Value, json};
 
+use crate::policy::{Effective, UsedFile};
 use crate::ports::Ports;
 
 /// Prints it to stdout.
 ///
 /// # Errors
 /// stdout could not be written to.
-pub fn print(command: &[OsString], policy: &Policy, ports: &Ports, as_json: bool) -> io::Result<()> {
+pub fn print(command: &[OsString], effective: &Effective, ports: &Ports, as_json: bool) -> io::Result<()> {
+    let policy = effective.policy();
     let mut out = stdout().lock();
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     if as_json {
@@ -21,6 +23,7 @@ pub fn print(command: &[OsString], policy: &Policy, ports: &Ports, as_json: bool
             "command": words,
             "mode": policy.mode().to_string(),
             "policy": policy.digest(),
+            "files": effective.files.iter().map(file).collect::<Vec<_>>(),
             "allow": rules(policy.allow()),
             "deny": rules(policy.deny()),
             "host_ports": ports.host.iter().map(|door| &door.text).collect::<Vec<_>>(),
@@ -31,6 +34,10 @@ pub fn print(command: &[OsString], policy: &Policy, ports: &Ports, as_json: bool
     let words: Vec<_> = words.iter().map(|word| netbox_config::quote(word.as_bytes()).to_string()).collect();
     writeln!(out, "command  {}", words.join(" "))?;
     writeln!(out, "mode     {}", policy.mode())?;
+    for UsedFile { layer, path, standing, .. } in &effective.files {
+        let path = netbox_config::quote(path.as_os_str().as_encoded_bytes());
+        writeln!(out, "file     {path}  ({}, {standing})", layer.as_str())?;
+    }
     for (verb, rules) in [("allow", policy.allow()), ("deny", policy.deny())] {
         for rule in rules {
             writeln!(out, "{verb:8} {}  ({})", rule.text(), rule.source())?;
@@ -48,4 +55,13 @@ pub fn print(command: &[OsString], policy: &Policy, ports: &Ports, as_json: bool
 
 fn rule(rule: &Rule) -> Value {
     json!({ "text": rule.text(), "source": rule.source().to_string() })
+}
+
+fn file(file: &UsedFile) -> Value {
+    json!({
+        "layer": file.layer.as_str(),
+        "path": file.path.to_string_lossy(),
+        "sha256": file.digest,
+        "standing": file.standing,
+    })
 }

@@ -12,6 +12,7 @@ mod duration;
 mod environment;
 mod event_sink;
 mod generate;
+mod policy;
 mod policy_flags;
 mod ports;
 mod protected;
@@ -43,6 +44,8 @@ fn main() -> ExitCode {
     let code = catch_unwind(|| match cli.command {
         cli::Command::Run(arguments) => run::run(arguments),
         cli::Command::Check(arguments) => check::check(&arguments),
+        cli::Command::Trust(arguments) => policy::trust(&arguments),
+        cli::Command::Untrust(arguments) => policy::untrust(&arguments),
         cli::Command::Doctor(arguments) => doctor::doctor(&arguments),
         cli::Command::Proxy(cli::ProxyCommand::Serve(arguments)) => serve::serve(&arguments),
         cli::Command::Completions(arguments) => generate::completions(&arguments),

@@ -11,7 +11,7 @@ use tokio::runtime::{self, Runtime};
 use crate::cli::RunArguments;
 use crate::environment::{self, Reach, Wishes};
 use crate::event_sink::{self, EventSink};
-use crate::policy_flags::{self, Effective};
+use crate::policy::{self, Asking, Effective};
 use crate::ports::Ports;
 use crate::published::{self, Door};
 use crate::say::{self, Voice};
@@ -27,9 +27,11 @@ const BLOCKED: u8 = 3;
 /// Runs it. The value is the exit code.
 pub fn run(arguments: RunArguments) -> u8 {
     let voice = Voice { quiet: arguments.quiet, verbose: arguments.verbose };
-    let effective = match policy_flags::resolve(&arguments.policy) {
+    let asking = if arguments.dry_run { Asking::Nobody } else { Asking::Person };
+    let pinned = arguments.project.trust_project.as_deref();
+    let effective = match policy::load(&arguments.policy, pinned, asking) {
         Ok(effective) => effective,
-        Err(why) => return refuse(USAGE, &why, None),
+        Err(why) => return refuse(if why.is_usage { USAGE } else { FAILED }, &why.text, why.hint.as_deref()),
     };
     let destination = match event_sink::destination(arguments.events.as_ref()) {
         Ok(destination) => destination,
@@ -40,7 +42,7 @@ pub fn run(arguments: RunArguments) -> u8 {
         Err(why) => return refuse(USAGE, &why, None),
     };
     if arguments.dry_run {
-        return match dry_run::print(&arguments.command, &effective.policy, &ports, arguments.json) {
+        return match dry_run::print(&arguments.command, &effective, &ports, arguments.json) {
             Ok(()) => 0,
             Err(error) => refuse(FAILED, &format!("cannot write to stdout: {error}"), None),
         };
@@ -117,7 +119,7 @@ fn confine(
     let embryo = Embryo::conceive(&spec)?;
     netbox_launcher::become_carrier();
     let events = Events::new(id, sink.map(|sink| sink.file));
-    let policy = Arc::new(effective.policy);
+    let policy = Arc::new(effective.compiled.into_policy());
     let runtime = runtime().map_err(fault("start the proxy"))?;
     let (sandbox, listeners) = embryo.deliver()?;
 

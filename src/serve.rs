@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::ServeArguments;
 use crate::event_sink::{self, EventSink};
-use crate::policy_flags::{self, Effective};
+use crate::policy::{self, Asking, Effective};
 use crate::say::{self, Voice};
 use crate::{FAILED, USAGE, session, summary};
 
@@ -30,9 +30,9 @@ pub fn serve(arguments: &ServeArguments) -> u8 {
         say::error(why, hint);
         code
     };
-    let effective = match policy_flags::resolve(&arguments.policy) {
+    let effective = match policy::load(&arguments.policy, None, Asking::NoProject) {
         Ok(effective) => effective,
-        Err(why) => return refuse(USAGE, &why, None),
+        Err(why) => return refuse(if why.is_usage { USAGE } else { FAILED }, &why.text, why.hint.as_deref()),
     };
     if let Some(address) = arguments.listen.iter().find(|address| !is_loopback(address) && !arguments.listen_any) {
         let why = format!("`--listen {address}`: other machines could use the proxy, which has no authentication");
@@ -64,7 +64,7 @@ fn hold(arguments: &ServeArguments, voice: Voice, effective: Effective, sink: Op
     netbox_launcher::look_names_up_as_written();
     netbox_launcher::become_carrier();
     let events = Events::new(id, sink.map(|sink| sink.file));
-    let policy = Arc::new(effective.policy);
+    let policy = Arc::new(effective.compiled.into_policy());
     let runtime = runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start the proxy: {error}"))?;
     runtime.block_on(async {

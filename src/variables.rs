@@ -9,6 +9,10 @@ pub const ALLOW: &str = "NETBOX_ALLOW";
 pub const DENY: &str = "NETBOX_DENY";
 /// `--mode`.
 pub const MODE: &str = "NETBOX_MODE";
+/// `--config`.
+pub const CONFIG: &str = "NETBOX_CONFIG";
+/// `--profile`.
+pub const PROFILE: &str = "NETBOX_PROFILE";
 /// `--events`.
 pub const EVENTS: &str = "NETBOX_EVENTS";
 /// Set inside.
@@ -29,7 +33,7 @@ pub struct Variable {
 const OF_A_POLICY: &[&str] = &["run", "check", "proxy serve"];
 
 /// All of them. An empty variable counts as one that is not set.
-pub const VARIABLES: [Variable; 6] = [
+pub const VARIABLES: [Variable; 8] = [
     Variable {
         name: ALLOW,
         commands: OF_A_POLICY,
@@ -42,6 +46,12 @@ pub const VARIABLES: [Variable; 6] = [
         meaning: "Rules as in `--deny`, separated by commas. They add to those of the flag.",
     },
     Variable { name: MODE, commands: OF_A_POLICY, meaning: "As `--mode`, which wins over it." },
+    Variable {
+        name: CONFIG,
+        commands: OF_A_POLICY,
+        meaning: "As `--config`, which wins over it, and `--no-config` sets it aside.",
+    },
+    Variable { name: PROFILE, commands: OF_A_POLICY, meaning: "As `--profile`, which wins over it." },
     Variable { name: EVENTS, commands: &["run", "proxy serve"], meaning: "As `--events`, which wins over it." },
     Variable {
         name: INSIDE,

@@ -86,7 +86,7 @@ pub use policy::{Policy, PolicyError};
 pub use policy_file::PolicyFile;
 pub use port::{Port, PortError};
 pub use ports::Ports;
-pub use quote::quote;
+pub use quote::{escaped, quote};
 pub use reason::Reason;
 pub use refusal::Refusal;
 pub use rule::{Rule, RuleRef, RuleWarning};

@@ -13,6 +13,30 @@ pub fn quote(bytes: &[u8]) -> impl fmt::Display + '_ {
     Quoted(bytes)
 }
 
+/// Shows one line of a file: escaped as [`quote`] escapes, but whole, without backticks around it, and with its tabs.
+pub fn escaped(bytes: &[u8]) -> impl fmt::Display + '_ {
+    Escaped(bytes)
+}
+
+struct Escaped<'a>(&'a [u8]);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                match c {
+                    '\t' | '`' => f.write_char(c)?,
+                    _ => write_char(f, c)?,
+                }
+            }
+            for byte in chunk.invalid() {
+                write!(f, "\\x{byte:02x}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 struct Quoted<'a>(&'a [u8]);
 
 impl fmt::Display for Quoted<'_> {
@@ -69,6 +93,19 @@ mod tests {
         ] {
             assert_eq!(quote(bytes).to_string(), shown);
         }
+    }
+
+    #[test]
+    fn a_line_of_a_file_is_shown_whole_and_harmless() {
+        for (bytes, shown) in [
+            (b"\tallow = [\"a`b\"] # ".as_slice(), "\tallow = [\"a`b\"] # "),
+            (b"# \x1b[8m\r", r"# \x1b[8m\x0d"),
+            ("# \u{2066}x\\u{202e}".as_bytes(), r"# \u{2066}x\\u{202e}"),
+            (b"\xff", r"\xff"),
+        ] {
+            assert_eq!(escaped(bytes).to_string(), shown);
+        }
+        assert_eq!(escaped(&[b'a'; 5000]).to_string().len(), 5000);
     }
 
     #[test]

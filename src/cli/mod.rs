@@ -10,7 +10,7 @@ mod setting;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use events::EventDestination;
-pub use policy::PolicyArguments;
+pub use policy::{PolicyArguments, ProjectArguments, TrustArguments, UntrustArguments};
 pub use ports::{HostPortArgument, PublishArgument};
 pub use run::{ProxyEnvironment, RunArguments};
 pub use serve::ServeArguments;
@@ -32,6 +32,15 @@ pub enum Command {
     /// Say whether a target would be allowed, and by which rule
     #[command(after_long_help = CHECK_EXIT_CODES)]
     Check(CheckArguments),
+    /// Accept the content that the project's policy file has now
+    ///
+    /// Typing it is the consent, with a terminal or without. What is remembered is that content, at that place: after any
+    /// change, netbox asks again.
+    #[command(after_long_help = TRUST_EXIT_CODES)]
+    Trust(TrustArguments),
+    /// No longer accept it
+    #[command(after_long_help = TRUST_EXIT_CODES)]
+    Untrust(UntrustArguments),
     /// Say whether netbox can isolate here, and if not, why, and how to fix it
     #[command(after_long_help = DOCTOR_EXIT_CODES)]
     Doctor(DoctorArguments),
@@ -59,12 +68,17 @@ const SERVE_EXIT_CODES: &str = "\
 Exit codes: 0 if SIGINT, SIGTERM or SIGHUP ended it; 125 if netbox failed; 2 for wrong usage.";
 const CHECK_EXIT_CODES: &str = "\
 Exit codes: 0 if every target would be allowed; 1 if one would be refused; 2 if one, or the usage, is malformed.";
+const TRUST_EXIT_CODES: &str = "\
+Exit codes: 0 if it is done; 125 if it cannot be remembered, as inside a sandbox; 2 if the file, or the usage, is wrong.";
 const DOCTOR_EXIT_CODES: &str = "Exit codes: 0 if `netbox run` works here; 1 if not.";
 
 #[derive(Args, Debug)]
 pub struct CheckArguments {
     #[command(flatten)]
     pub policy: PolicyArguments,
+
+    #[command(flatten)]
+    pub project: ProjectArguments,
 
     /// Print one JSON object for each target
     #[arg(long)]

@@ -7,13 +7,16 @@ use std::time::Duration;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use super::{HostPortArgument, PolicyArguments, PublishArgument, Setting, When};
+use super::{HostPortArgument, PolicyArguments, ProjectArguments, PublishArgument, Setting, When};
 use crate::duration;
 
 #[derive(Args, Debug)]
 pub struct RunArguments {
     #[command(flatten)]
     pub policy: PolicyArguments,
+
+    #[command(flatten)]
+    pub project: ProjectArguments,
 
     /// Write events there, as JSON lines: a file, or a descriptor that netbox inherited
     ///

@@ -1,0 +1,68 @@
+//! The policy of a run, the files that it is made from, and what should be said about it.
+
+use std::path::PathBuf;
+
+use netbox_config::{Compiled, Layer, Mode, Policy, Rule};
+
+use crate::say::Voice;
+
+/// A policy, and what it is made from.
+#[derive(Debug)]
+pub struct Effective {
+    pub compiled: Compiled,
+    /// From outside in.
+    pub files: Vec<UsedFile>,
+}
+
+/// A policy file that counts.
+#[derive(Clone, Debug)]
+pub struct UsedFile {
+    pub layer: Layer,
+    /// Where it lies: absolute, without links.
+    pub path: PathBuf,
+    /// SHA-256 of its bytes.
+    pub digest: String,
+    /// Why it counts, in one word: `system`, `user`, `named`, `trusted`, `pinned` or `narrows`.
+    pub standing: &'static str,
+}
+
+impl Effective {
+    /// The policy.
+    pub fn policy(&self) -> &Policy {
+        self.compiled.policy()
+    }
+
+    /// Says what should be said about it before anything runs.
+    pub fn warn(&self, voice: Voice) {
+        for warning in self.compiled.warnings() {
+            voice.warn(warning);
+        }
+        if self.policy().allow().is_empty() && self.compiled.mode_source().is_none() {
+            voice.warn("nothing is allowed, so nothing is reachable; allow hosts with `--allow HOST`");
+        }
+        match self.policy().mode() {
+            Mode::Open => voice.warn("mode `open`: every host is reachable, private addresses too"),
+            Mode::Audit => voice.warn("mode `audit`: what no rule allows passes as well, and is told at the end"),
+            Mode::Allowlist | Mode::None => {}
+        }
+        for file in &self.files {
+            let path = super::shown(&file.path);
+            voice.detail(format_args!("policy file {path} ({}, {})", file.layer.as_str(), file.standing));
+        }
+    }
+
+    /// Says which rules cannot do inside a sandbox what their writer may expect.
+    pub fn warn_inside(&self, voice: Voice) {
+        let loopback = |rule: &&Rule| {
+            let host = rule.text().trim_start_matches("tcp://").trim_start_matches('[');
+            host == "localhost" || host.starts_with("localhost:") || host.starts_with("127.") || host.starts_with("::1")
+        };
+        for rule in self.policy().allow().iter().filter(loopback) {
+            voice.warn(format_args!(
+                "{}: rule `{}`: inside, loopback is the sandbox's own and needs no rule; a connect to it does not reach this machine's, which `--host-port PORT` does",
+                rule.source(),
+                rule.text()
+            ));
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! From what was typed and what lies around to the policy of a run.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use netbox_config::{Compiled, FileErrors, Layer, PolicyFile, Source, Stack};
+
+use super::ask::Terminal;
+use super::effective::{Effective, UsedFile};
+use super::expanded::{self, Expanded};
+use super::find::{self, Place};
+use super::owner::Demand;
+use super::read::Text;
+use super::store::Store;
+use super::trust::{self, Candidate, Standing, Verdict};
+use super::{Refused, places, shown, way};
+use crate::cli::PolicyArguments;
+use crate::policy_flags;
+
+/// What to do about the project's files, and whom to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asking {
+    /// They count, and a person may be asked whether they are trusted.
+    Person,
+    /// They count where they are trusted.
+    Nobody,
+    /// They do not count: a service is for no project.
+    NoProject,
+}
+
+/// The files of a run, read and parsed.
+#[derive(Debug, Default)]
+pub struct Files {
+    /// From outside in.
+    pub parsed: Vec<PolicyFile>,
+    pub used: Vec<UsedFile>,
+    /// The project's file as it was read; not one that was named.
+    pub project: Option<Text>,
+}
+
+/// Finds, reads and judges the policy files, and makes the policy.
+///
+/// # Errors
+/// A flag or a file is wrong, or the project's file is not trusted.
+pub fn load(arguments: &PolicyArguments, pinned: Option<&str>, asking: Asking) -> Result<Effective, Refused> {
+    let command_line = policy_flags::command_line(arguments).map_err(Refused::usage)?;
+    let named = policy_flags::named_file(arguments);
+    let profile = policy_flags::profile(arguments).map_err(Refused::usage)?;
+    let searched = named.is_none() && !arguments.no_config && asking != Asking::NoProject;
+    if let (Some(_), false) = (pinned, searched) {
+        return Err(Refused::usage("`--trust-project` is about the project's file, and none is looked for here"));
+    }
+
+    let working = env::current_dir().map_err(|error| Refused::new(format!("no working directory: {error}")))?;
+    let place = Place::around(&working)?;
+    let mut files = Files::default();
+    files.add_outer(!arguments.no_config)?;
+    match &named {
+        Some(path) => files.add_named(path, &working)?,
+        None if searched => files.add_project(&place, pinned.is_some())?,
+        None => {}
+    }
+
+    let stack = files.parsed.iter().fold(Stack::new(&command_line), Stack::with_file).with_profile(profile.as_deref());
+    let expanded = expand(&stack, &place)?;
+    let compiled = compile(&stack, &expanded)?;
+    let project = files.project.as_ref();
+    let candidate = Candidate { stack: &stack, expanded: &expanded, place: &place, text: project, searched, pinned };
+    let standing = if asking == Asking::NoProject { None } else { judge(&candidate, asking)? };
+    if let (Some(text), Some(standing)) = (project, standing) {
+        files.used.push(UsedFile::new(Layer::Project, text, standing.as_str()));
+    }
+    Ok(Effective { compiled, files: files.used })
+}
+
+/// Whether the project's files count; where a person has to say so, asks.
+fn judge(candidate: &Candidate<'_>, asking: Asking) -> Result<Option<Standing>, Refused> {
+    let store = Store::of_user();
+    let change = match trust::judge(candidate, &store)? {
+        Verdict::Counts(standing) => return Ok(standing),
+        Verdict::Asks(change) => change,
+    };
+    if asking != Asking::Person {
+        return Err(change.unasked(""));
+    }
+    let Some(mut terminal) = Terminal::find() else {
+        return Err(change.unasked(", and there is no terminal to ask at"));
+    };
+    if !terminal.agrees(&change.describe(), change.question()) {
+        return Err(change.declined());
+    }
+    change.accept(&store)?;
+    Ok(candidate.text.map(|_| Standing::Trusted))
+}
+
+/// What the stack's derived presets come to in this place.
+///
+/// # Errors
+/// A name that nothing defines, or the like.
+pub fn expand(stack: &Stack<'_>, _place: &Place) -> Result<Vec<Expanded>, Refused> {
+    let uses = stack.derived().map_err(of_files)?;
+    Ok(uses.into_iter().map(|used| Expanded { preset: used.name.to_string(), outcome: Err(String::new()) }).collect())
+}
+
+/// The policy, with all that derived presets came to.
+///
+/// # Errors
+/// What was typed and what the files say does not fit together.
+pub fn compile(stack: &Stack<'_>, expanded: &[Expanded]) -> Result<Compiled, Refused> {
+    stack.compile(&expanded::expansions(expanded, |_| true)).map_err(of_files)
+}
+
+/// What is wrong with files, or with names that were typed.
+fn of_files(errors: FileErrors) -> Refused {
+    let is_typed = |source: &Source| matches!(source.written(), Source::Flag(_) | Source::Environment(_));
+    let is_usage = errors.iter().all(|error| is_typed(error.source()));
+    Refused { is_usage, ..Refused::new(errors.to_string()) }
+}
+
+impl Files {
+    /// The system's file, and the user's where it is wanted.
+    ///
+    /// # Errors
+    /// One of them is there and cannot be used.
+    pub fn add_outer(&mut self, user: bool) -> Result<(), Refused> {
+        let system = Path::new(places::SYSTEM);
+        // Never skipped: what cannot be looked at may be there.
+        if let Some(text) = way::read(system, Demand::Root)? {
+            self.add(Layer::System, system, &text)?;
+            self.used.push(UsedFile::new(Layer::System, &text, "system"));
+        }
+        let path = places::configuration().map(|folder| folder.join("config.toml")).filter(|_| user);
+        let Some(path) = path else { return Ok(()) };
+        let hint = "leave the user's file out with `--no-config`";
+        let is_there = places::is_there(&path);
+        if !is_there.map_err(|error| Refused::new(format!("cannot read {}: {error}", shown(&path))).hint(hint))? {
+            return Ok(());
+        }
+        if let Some(text) = way::read(&path, Demand::ThisOrRoot).map_err(|refused| refused.or_hint(hint))? {
+            self.add(Layer::User, &path, &text)?;
+            self.used.push(UsedFile::new(Layer::User, &text, "user"));
+        }
+        Ok(())
+    }
+
+    /// The file that was named.
+    fn add_named(&mut self, path: &Path, working: &Path) -> Result<(), Refused> {
+        if path.as_os_str().is_empty() {
+            return Err(Refused::usage("`--config` needs the name of a file"));
+        }
+        let Some(text) = way::read(&working.join(path), Demand::ThisCallerOrRoot)? else {
+            return Err(Refused::new(format!("`--config`: there is no file {}", shown(path))));
+        };
+        self.add(Layer::Project, path, &text)?;
+        self.used.push(UsedFile::new(Layer::Project, &text, "named"));
+        Ok(())
+    }
+
+    /// The project's file, if there is one.
+    ///
+    /// # Errors
+    /// There is one, and it cannot be used.
+    pub fn add_project(&mut self, place: &Place, pinned: bool) -> Result<(), Refused> {
+        let Some(text) = place.project_file(pinned)? else { return Ok(()) };
+        // In the working directory the name alone says where.
+        let is_here = text.path.parent() == Some(&place.working);
+        let path = if is_here { PathBuf::from(find::NAME) } else { text.path.clone() };
+        self.add(Layer::Project, &path, &text)?;
+        self.project = Some(text);
+        Ok(())
+    }
+
+    fn add(&mut self, layer: Layer, path: &Path, text: &Text) -> Result<(), Refused> {
+        self.parsed.push(PolicyFile::parse(layer, path, &text.bytes).map_err(of_files)?);
+        Ok(())
+    }
+}
+
+impl UsedFile {
+    fn new(layer: Layer, text: &Text, standing: &'static str) -> Self {
+        Self { layer, path: text.path.clone(), digest: text.digest(), standing }
+    }
+}
