@@ -39,6 +39,7 @@ bench:
     cargo bench --bench connects
     cargo bench --bench throughput
     cargo bench --bench tunnels
+    cargo bench --bench crowd
 
 # Everything, as the CI does it
 ci:

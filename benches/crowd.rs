@@ -1,0 +1,140 @@
+//! What a crowd costs `netbox proxy serve`: memory for each idle tunnel (beside squid, where that is installed), and what
+//! well-behaved clients notice of a thousand that say half a word.
+//!
+//! `cargo bench --bench crowd`. Servers, proxies and clients live in a network namespace of the bench's own.
+
+#![allow(clippy::expect_used, reason = "a bench that cannot measure has nothing to say but why")]
+
+mod ways;
+
+use std::env;
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+
+use ways::{ECHO, PATIENCE, Program, Way, echo, enter_namespaces, exchange, listen, netbox, open, ready, squid};
+
+/// As many as this, or as the descriptor limit leaves room for.
+const TUNNELS: u64 = 10_000;
+const HALVES: usize = 1000;
+const EXCHANGES: usize = 3000;
+
+/// The same server under the port of TLS.
+const ECHO_TLS: &str = "127.0.0.1:443";
+
+fn main() {
+    let runtime = || Runtime::new().expect("a runtime");
+    match env::args().nth(1).as_deref() {
+        Some("inside") => runtime().block_on(measure()),
+        Some("echo") => runtime().block_on(async {
+            tokio::spawn(echo(listen(ECHO_TLS)));
+            echo(listen(ECHO)).await;
+        }),
+        // `cargo bench` passes `--bench`.
+        _ => enter_namespaces(),
+    }
+}
+
+async fn measure() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // A process of its own: each end of a tunnel takes a descriptor.
+    let this = env::current_exe().expect("this program's path");
+    let _server = Program(Command::new(this).arg("echo").spawn().expect("the server starts"));
+    let limit = descriptor_limit();
+    let tunnels = TUNNELS.min(limit.saturating_sub(200) / 2);
+    println!("{tunnels} idle tunnels (descriptor limit {limit}), resident memory");
+    for way in std::iter::once(netbox()).chain(squid(folder.path())) {
+        match tokio::time::timeout(PATIENCE, ready(&way)).await {
+            Ok(()) => idle(&way, tunnels).await,
+            Err(_) => println!("  {} does not work here", way.name),
+        }
+    }
+    println!("an exchange through a new tunnel, {EXCHANGES} of them, while {HALVES} clients drip");
+    for (name, beginning, next) in [
+        ("nobody", None, None),
+        ("a head", Some(&b"GET http://127.0.0.1:9000/ HT"[..]), None),
+        ("SOCKS5", Some(&b"\x05"[..]), None),
+        ("TLS", Some(&b"CONNECT 127.0.0.1:443 HTTP/1.1\r\n\r\n"[..]), Some(&b"\x16\x03\x01\x02\x00\x01"[..])),
+    ] {
+        halves(name, beginning, next).await;
+    }
+}
+
+async fn idle(way: &Way, tunnels: u64) {
+    let Some(program) = &way.program else { return };
+    let pid = program.0.id();
+    let before = resident_kib(pid);
+    let mut open_tunnels = Vec::new();
+    for _ in 0..tunnels {
+        match tokio::time::timeout(PATIENCE, open(way, ECHO)).await {
+            Ok(Ok(stream)) => open_tunnels.push(stream),
+            _ => break,
+        }
+    }
+    // They are all there, and each still works.
+    for stream in &mut open_tunnels {
+        stream.write_all(&[1]).await.expect("an idle tunnel takes a byte");
+    }
+    for stream in &mut open_tunnels {
+        stream.read_u8().await.expect("an idle tunnel gives a byte");
+    }
+    let (held, after) = (open_tunnels.len() as u64, resident_kib(pid));
+    println!(
+        "  {:8} {held} held, {:.1} MiB before, {:.1} MiB with them: {:.2} KiB each",
+        way.name,
+        before as f64 / 1024.0,
+        after as f64 / 1024.0,
+        (after - before) as f64 / held.max(1) as f64
+    );
+}
+
+async fn halves(name: &str, beginning: Option<&[u8]>, next: Option<&[u8]>) {
+    let way = netbox();
+    tokio::time::timeout(PATIENCE, ready(&way)).await.expect("netbox opens tunnels");
+    let proxy = way.proxy.expect("netbox has an address");
+    let mut crowd = Vec::new();
+    for _ in 0..if beginning.is_some() { HALVES } else { 0 } {
+        let mut stream = TcpStream::connect(proxy).await.expect("a connection");
+        stream.write_all(beginning.unwrap_or_default()).await.expect("a beginning");
+        if let Some(next) = next {
+            let mut answer = [0; 12];
+            stream.read_exact(&mut answer).await.expect("an answer");
+            stream.write_all(next).await.expect("half a word");
+        }
+        crowd.push(stream);
+    }
+    let mut times = Vec::with_capacity(EXCHANGES);
+    for round in 0..EXCHANGES {
+        // One of them goes on by a byte, while it can.
+        if let Some(stream) = crowd.get_mut(round % HALVES) {
+            let _ = stream.write_all(b"x").await;
+        }
+        let start = Instant::now();
+        tokio::time::timeout(PATIENCE, exchange(&way))
+            .await
+            .expect("in time")
+            .expect("a well-behaved client is served");
+        times.push(start.elapsed());
+    }
+    times.sort_unstable();
+    let at = |share: f64| times[(share * times.len() as f64) as usize];
+    let show = |time: Duration| time.as_secs_f64() * 1e3;
+    println!("  {name:8} median {:.2} ms, 99th percentile {:.2} ms", show(at(0.5)), show(at(0.99)));
+}
+
+fn resident_kib(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the proxy lives");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+/// The soft limit of this process, which its children have too.
+fn descriptor_limit() -> u64 {
+    let limits = fs::read_to_string("/proc/self/limits").expect("own limits");
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("a limit");
+    line.split_whitespace().next().and_then(|soft| soft.parse().ok()).expect("a number")
+}

@@ -1,0 +1,172 @@
+//! The ways to a server that the benches compare: directly, and through proxies, in a network namespace of their own.
+
+#![allow(dead_code, reason = "no bench uses all of it")]
+
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use std::{env, thread};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+const NETBOX: &str = env!("CARGO_BIN_EXE_netbox");
+
+/// Answers one byte with one byte.
+pub const ECHO: &str = "127.0.0.1:9000";
+
+/// No program of a bench takes longer to start, and no tunnel longer to open.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+const SQUID: &str = "\
+http_port 127.0.0.1:3128
+http_access allow all
+cache deny all
+cache_mem 8 MB
+access_log none
+cache_log /dev/null
+pid_filename none
+netdb_filename none
+shutdown_lifetime 0 seconds
+";
+
+const TINYPROXY: &str = "\
+Listen 127.0.0.1
+Port 8888
+MaxClients 1024
+Timeout 600
+LogLevel Critical
+Allow 127.0.0.1
+ConnectPort 9000
+ConnectPort 9001
+";
+
+/// Runs this program anew, with the argument `inside`, where loopback is all there is.
+pub fn enter_namespaces() {
+    let this = env::current_exe().expect("this program's path");
+    // Closed connections keep their ports for a minute, and there are many.
+    let ports = "echo 1024 65535 > /proc/sys/net/ipv4/ip_local_port_range; echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse";
+    let error = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--", "sh", "-c"])
+        .arg(format!("ip link set lo up && {{ {ports}; }} && exec \"$0\" inside"))
+        .arg(this)
+        .exec();
+    panic!("cannot run `unshare`: {error}");
+}
+
+/// A way to the servers.
+pub struct Way {
+    pub name: &'static str,
+    /// The proxy; `None` for a direct connection.
+    pub proxy: Option<SocketAddr>,
+    /// What has to run meanwhile.
+    pub program: Option<Program>,
+}
+
+pub struct Program(pub Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub fn listen(address: &str) -> TcpListener {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_reuseaddr(true).expect("an option");
+    socket.bind(address.parse().expect("an address")).expect("a free port");
+    socket.listen(4096).expect("a listener")
+}
+
+pub async fn echo(listener: TcpListener) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        tokio::spawn(async move {
+            let mut byte = [0];
+            while stream.read_exact(&mut byte).await.is_ok() && stream.write_all(&byte).await.is_ok() {}
+        });
+    }
+}
+
+pub fn netbox() -> Way {
+    let mut child = Command::new(NETBOX)
+        .args(["proxy", "serve", "--listen", "127.0.0.1:0", "--no-config", "--allow", "127.0.0.1:9000-9001,443"])
+        .args(["--summary", "never"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("netbox starts");
+    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    stderr.read_line(&mut line).expect("netbox speaks");
+    // What it says later must not meet a closed pipe.
+    thread::spawn(move || io::copy(&mut stderr, &mut io::stderr()));
+    let address = line.trim().rsplit(' ').next().and_then(|address| address.parse().ok());
+    let program = Some(Program(child));
+    Way { name: "netbox", proxy: Some(address.unwrap_or_else(|| panic!("{line}"))), program }
+}
+
+/// squid does not run as root, and has no other user to become here but in a namespace of its own.
+pub fn squid(folder: &Path) -> Option<Way> {
+    let configuration = folder.join("squid.conf");
+    fs::write(&configuration, SQUID).expect("own folder");
+    start("squid", "127.0.0.1:3128", |command| {
+        command.args(["--user", "--map-user=1000", "--map-group=1000", "squid", "-N", "-f"]).arg(&configuration);
+    })
+}
+
+pub fn tinyproxy(folder: &Path) -> Option<Way> {
+    let configuration = folder.join("tinyproxy.conf");
+    fs::write(&configuration, TINYPROXY).expect("own folder");
+    start("tinyproxy", "127.0.0.1:8888", |command| {
+        command.args(["--user", "--map-root-user", "tinyproxy", "-d", "-c"]).arg(&configuration);
+    })
+}
+
+fn start(name: &'static str, address: &str, arguments: impl FnOnce(&mut Command)) -> Option<Way> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    if !env::split_paths(&path).chain(["/usr/sbin".into()]).any(|folder| folder.join(name).is_file()) {
+        println!("{name} is not installed and left out");
+        return None;
+    }
+    let mut command = Command::new("unshare");
+    arguments(&mut command);
+    let quiet =
+        command.env("PATH", [path, "/usr/sbin".into()].join(":".as_ref())).stdout(Stdio::null()).stderr(Stdio::null());
+    let program = Program(quiet.spawn().expect("the proxy starts"));
+    Some(Way { name, proxy: Some(address.parse().expect("an address")), program: Some(program) })
+}
+
+/// Waits until the proxy, which has just been started, opens tunnels.
+pub async fn ready(way: &Way) {
+    while exchange(way).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A connection to the server on this way.
+pub async fn open(way: &Way, server: &str) -> io::Result<TcpStream> {
+    let Some(proxy) = way.proxy else { return TcpStream::connect(server).await };
+    let mut stream = TcpStream::connect(proxy).await?;
+    stream.write_all(format!("CONNECT {server} HTTP/1.1\r\nHost: {server}\r\n\r\n").as_bytes()).await?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        // Byte by byte: what is behind it is the server's, which may speak first.
+        answer.push(stream.read_u8().await?);
+    }
+    match answer.get(9..12) {
+        Some(b"200") => Ok(stream),
+        _ => Err(io::Error::other(String::from_utf8_lossy(&answer).into_owned())),
+    }
+}
+
+/// One tunnel, opened, used for one byte in each direction, and closed.
+pub async fn exchange(way: &Way) -> io::Result<()> {
+    let mut stream = open(way, ECHO).await?;
+    stream.write_all(&[0]).await?;
+    stream.read_u8().await.map(drop)
+}
