@@ -51,7 +51,19 @@ pub fn enter_namespaces() {
     // Closed connections keep their ports for a minute, and there are many.
     let ports = "echo 1024 65535 > /proc/sys/net/ipv4/ip_local_port_range; echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse";
     let error = Command::new("unshare")
-        .args(["--user", "--map-root-user", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--", "sh", "-c"])
+        .args([
+            "--user",
+            "--map-root-user",
+            "--net",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "--",
+            "sh",
+            "-c",
+        ])
         .arg(format!("ip link set lo up && {{ {ports}; }} && exec \"$0\" inside"))
         .arg(this)
         .exec();

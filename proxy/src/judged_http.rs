@@ -98,6 +98,10 @@ impl Door for JudgedHttp {
         Telling::Http(Answer::unreadable(error), None)
     }
 
+    fn given_up(&mut self) {
+        self.record().refuse(&Refusal::new(Reason::Limit));
+    }
+
     /// As if the far side had been reached directly.
     fn failed(&self) -> Telling {
         Telling::Reset

@@ -34,6 +34,8 @@ pub const PIP: Program = Program { name: "pip3", package: "python3-pip" };
 /// See `Program`.
 pub const SSH_AGENT: Program = Program { name: "ssh-agent", package: "openssh-client" };
 /// See `Program`.
+pub const PRLIMIT: Program = Program { name: "prlimit", package: "util-linux" };
+/// The terminal multiplexer.
 pub const TMUX: Program = Program { name: "tmux", package: "tmux" };
 /// See `Program`.
 pub const BWRAP: Program = Program { name: "bwrap", package: "bubblewrap" };

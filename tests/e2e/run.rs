@@ -118,6 +118,12 @@ impl<'w> Run<'w> {
         self
     }
 
+    /// With this limit on open descriptors.
+    pub fn descriptor_limit(mut self, limit: u64) -> Self {
+        self.before.splice(0..0, ["prlimit".into(), format!("--nofile={limit}:{limit}").into()]);
+        self
+    }
+
     /// What the kernel refuses to it.
     pub fn kernel(mut self, kernel: Kernel) -> Self {
         self.birth.kernel = kernel;

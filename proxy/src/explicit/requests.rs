@@ -135,6 +135,10 @@ impl Door for Requests {
         Telling::Http(Answer::unreadable(error), None)
     }
 
+    fn given_up(&mut self) {
+        super::refused(&self.session, Via::Http, b"", Reason::Limit);
+    }
+
     /// A server may end a connection that has been used before at any moment. Then it is for the client to know whether
     /// the request may be repeated, and it does where the connection ends as it would have without a proxy
     /// (RFC 9112 §9.3.1).

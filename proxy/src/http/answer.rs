@@ -53,13 +53,12 @@ impl Answer {
         Self { status: BAD_GATEWAY, error: "http_response_incomplete", text }
     }
 
-    /// What cannot be parsed, or not in one way only: 400, 431, 501 or 503.
+    /// What cannot be parsed, or not in one way only: 400, 431 or 501.
     pub(crate) fn unreadable(error: &HeadError) -> Self {
         let status = match error {
             HeadError::Malformed(_) => "400 Bad Request",
             HeadError::TooLarge => "431 Request Header Fields Too Large",
             HeadError::Unsupported(_) => "501 Not Implemented",
-            HeadError::Crowded => "503 Service Unavailable",
         };
         Self { status, error: "http_request_error", text: format!("netbox: the request is refused: {error}\n") }
     }

@@ -125,7 +125,7 @@ fn trailers(scan: &mut HeadScan, input: &mut BytesMut) -> Result<Option<Fields>,
     }
     let wrong = |error| match error {
         HeadError::Malformed(what) | HeadError::Unsupported(what) => BodyError(what),
-        HeadError::TooLarge | HeadError::Crowded => BodyError("the trailer section is too large"),
+        HeadError::TooLarge => BodyError("the trailer section is too large"),
     };
     let section = scan.take(input).map_err(wrong)?;
     section.map(|section| Fields::parse(&section)).transpose().map_err(wrong)

@@ -58,6 +58,9 @@ pub(crate) trait Door: Send {
     /// Records a request that cannot be parsed, and says how that is told. `bytes` is what there is of it.
     fn unreadable(&mut self, error: &HeadError, bytes: &[u8]) -> Telling;
 
+    /// Records that a connection was given up before its request was whole.
+    fn given_up(&mut self);
+
     /// How it is told that an admitted request failed upstream before anything of a response was passed on.
     fn failed(&self) -> Telling;
 }
@@ -110,6 +113,10 @@ async fn relay_all(
                 (head, request)
             }
             Next::Unreadable(error) => (client.buffer.split().freeze(), Err(error)),
+            Next::GivenUp => {
+                door.given_up();
+                return reset(upstream);
+            }
             Next::Ended => return Ending::Finish,
             Next::Reset => return reset(upstream),
         };
@@ -170,6 +177,8 @@ fn reset(upstream: Option<Connection>) -> Ending {
 enum Next {
     Head(Bytes),
     Unreadable(HeadError),
+    /// It has half a head, and others need its place.
+    GivenUp,
     /// The client, or the server meanwhile, ended the connection.
     Ended,
     /// One of them reset it.
@@ -219,7 +228,7 @@ async fn next_head(client: &mut Connection, upstream: Option<&mut Connection>, s
     match session.while_half_open(timeout(session.limits.head, rest)).await {
         Some(Ok(next)) => next,
         Some(Err(_)) => Next::Unreadable(HeadError::Malformed("the head did not arrive in time")),
-        None => Next::Unreadable(HeadError::Crowded),
+        None => Next::GivenUp,
     }
 }
 

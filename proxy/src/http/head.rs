@@ -26,9 +26,6 @@ pub(crate) enum HeadError {
     /// It asks for something that netbox does not carry. Says what.
     #[error("{0}")]
     Unsupported(&'static str),
-    /// It was not whole yet, and too many others wait.
-    #[error("too many requests are unfinished")]
-    Crowded,
 }
 
 impl HeadError {
@@ -37,7 +34,6 @@ impl HeadError {
         match self {
             Self::Malformed(_) | Self::TooLarge => Reason::Malformed,
             Self::Unsupported(_) => Reason::Unsupported,
-            Self::Crowded => Reason::Limit,
         }
     }
 }

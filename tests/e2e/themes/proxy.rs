@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 
 use super::reach::publish_repository;
 use crate::outcome::Outcome;
-use crate::programs::{CURL, GIT, NODE, PIP, PYTHON, curl, own};
+use crate::programs::{CURL, GIT, NODE, PIP, PRLIMIT, PYTHON, curl, own};
 use crate::proxy::Proxy;
 use crate::run::Run;
 use crate::tests;
@@ -31,6 +31,7 @@ tests![
     a_connection_to_a_proxy_carries_requests_to_several_hosts needs [CURL],
     a_proxy_ends_in_order_by_a_signal needs [CURL],
     a_proxy_listens_on_several_addresses needs [CURL],
+    a_storm_at_a_low_descriptor_limit_is_outlived needs [CURL, PYTHON, PRLIMIT],
     a_proxy_for_other_machines_has_to_be_asked_for needs [],
 ];
 
@@ -373,4 +374,40 @@ fn a_proxy_for_other_machines_has_to_be_asked_for(world: &World) {
         .exits_with(2)
         .complains("not supported yet");
     world.netbox_words().exec(&["proxy", "serve"]).exits_with(2).complains("--listen");
+}
+
+/// Opens connections that say half a word, three times as many as the proxy may open descriptors, and holds them.
+const STORM: &str = r#"
+import socket, sys
+address, port = sys.argv[1].rsplit(":", 1)
+held = []
+for number in range(768):
+    one = socket.create_connection((address, int(port)))
+    try:
+        one.sendall([b"GET http://", b"\x05", b"CONNECT "][number % 3])
+    except OSError:
+        pass
+    held.append(one)
+print("held", flush=True)
+sys.stdin.read()
+"#;
+
+fn a_storm_at_a_low_descriptor_limit_is_outlived(world: &World) {
+    let host = world.zone().host("proxy-storm");
+    let run = Run::proxy(world, &["--allow", &host.name]).descriptor_limit(256);
+    let proxy = Proxy::start(run);
+    let url = proxy.url();
+    let target = host.http("/page");
+    let client = curl(&["--proxy", &url, &target]);
+    let says = format!("hello {} GET /page", host.name);
+    let mut storm = world.bare().stdin_open().start(&["python3", "-c", STORM, &proxy.address]);
+    storm.wait_for_stdout("held");
+    // Who speaks is served, in the storm and after it.
+    world.bare().exec(&client).exits_with(0).says(&says);
+    storm.close_stdin();
+    storm.finish().exits_with(0);
+    world.bare().exec(&client).exits_with(0).says(&says);
+    let outcome = proxy.stop();
+    outcome.exits_with(0);
+    assert!(outcome.events_of("decision").iter().any(|event| event["reason"] == "limit"), "{outcome}");
 }
