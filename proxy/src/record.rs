@@ -166,6 +166,8 @@ impl Drop for Record {
         if Verdict::of(self.event.reason) == Verdict::Allow {
             self.events.close(CloseEvent {
                 id: self.event.id,
+                host: std::mem::take(&mut self.event.host),
+                port: self.event.port,
                 addr: self.address,
                 sent: self.counts.sent.load(Ordering::Relaxed),
                 received: self.counts.received.load(Ordering::Relaxed),

@@ -31,6 +31,8 @@ pub struct ServeArguments {
     pub events: Option<OsString>,
 
     /// Tell what was refused, on stderr at the end: if anything was, always, or never
+    ///
+    /// `always` also tells what was reached: each host with its connections and bytes.
     #[arg(long, value_name = "auto|always|never", default_value = "auto")]
     pub summary: When,
 

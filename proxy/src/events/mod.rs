@@ -37,7 +37,7 @@ use std::time::Duration;
 use netbox_config::{Mode, Reason, RuleRef, Via};
 
 pub use line::MAX_LINE;
-pub use summary::{MAX_GROUPS, Refused, Summary};
+pub use summary::{MAX_GROUPS, Reached, Refused, Summary};
 
 use crate::budget::{Allowance, Budget};
 use line::Line;
@@ -207,6 +207,10 @@ impl DecisionEvent {
 pub struct CloseEvent {
     /// The id of its `decision`.
     pub id: u64,
+    /// The `host` of its decision, for the sums.
+    pub host: String,
+    /// Likewise.
+    pub port: Option<u16>,
     /// The address that was dialled; none where nothing was.
     pub addr: Option<SocketAddr>,
     /// Bytes that the sandbox sent.
@@ -339,9 +343,7 @@ impl Events {
             line.close(&close);
             "close"
         });
-        if let End::Refused(refusal) = close.end {
-            self.sums().late_refusal(refusal);
-        }
+        self.sums().close(close);
     }
 
     /// Tells that the sandbox has ended, and waits until everything is written, though not for ever: a sink that takes

@@ -3,7 +3,7 @@
 use netbox_config::Reason;
 
 use super::line::{HINT, HOST, NEAR, cut};
-use super::{DecisionEvent, LateRefusal, Verdict};
+use super::{CloseEvent, DecisionEvent, End, LateRefusal, Verdict};
 
 /// How many different refusals are kept apart. A program can make up any number of names.
 pub const MAX_GROUPS: usize = 64;
@@ -26,6 +26,10 @@ pub struct Summary {
     pub audited: Vec<Refused>,
     /// What was allowed and failed on the far side, likewise.
     pub failures: Vec<Refused>,
+    /// What was reached, in the order in which it was first done with.
+    pub reached: Vec<Reached>,
+    /// How many further connections there were beyond the [`MAX_GROUPS`] hosts in `reached`.
+    pub others_reached: u64,
     /// How many further refusals there were beyond the [`MAX_GROUPS`] kinds in `refused`.
     pub others: u64,
 }
@@ -45,6 +49,21 @@ pub struct Refused {
     pub hint: Option<String>,
     /// What almost allowed it; escaped and cut likewise.
     pub near: Option<String>,
+}
+
+/// A host that was reached, on one port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// The name or address; escaped and cut, so that it can be shown.
+    pub host: String,
+    /// The port, where it was known.
+    pub port: Option<u16>,
+    /// By how many connections (requests, on HTTP).
+    pub count: u64,
+    /// Bytes that the sandbox sent there.
+    pub sent: u64,
+    /// Bytes that it received from there.
+    pub received: u64,
 }
 
 /// The sums as they are kept.
@@ -84,9 +103,30 @@ impl Sums {
         }
     }
 
-    pub fn late_refusal(&mut self, refusal: LateRefusal) {
-        let LateRefusal { reason, host, port, hint } = &refusal;
-        self.refused(&Seen { reason: *reason, host, port: *port, hint: hint.as_deref(), near: None });
+    pub fn close(&mut self, close: CloseEvent) {
+        match &close.end {
+            End::Refused(LateRefusal { reason, host, port, hint }) => {
+                self.refused(&Seen { reason: *reason, host, port: *port, hint: hint.as_deref(), near: None });
+            }
+            // Nothing was reached.
+            _ if close.addr.is_none() => {}
+            _ => self.reached(&close),
+        }
+    }
+
+    fn reached(&mut self, close: &CloseEvent) {
+        let host = cut(&close.host, HOST);
+        let known = self.0.reached.iter_mut().find(|reached| (&*reached.host, reached.port) == (&*host, close.port));
+        if let Some(reached) = known {
+            reached.count += 1;
+            reached.sent = reached.sent.saturating_add(close.sent);
+            reached.received = reached.received.saturating_add(close.received);
+        } else if self.0.reached.len() < MAX_GROUPS {
+            let CloseEvent { port, sent, received, .. } = *close;
+            self.0.reached.push(Reached { host, port, count: 1, sent, received });
+        } else {
+            self.0.others_reached += 1;
+        }
     }
 
     /// The sums of the `exit` event: allowed and denied.

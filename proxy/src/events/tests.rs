@@ -48,7 +48,16 @@ fn denied(host: &str) -> DecisionEvent {
 }
 
 fn close(end: End) -> CloseEvent {
-    CloseEvent { id: 1, addr: None, sent: 0, received: 0, duration: Duration::ZERO, end }
+    CloseEvent {
+        id: 1,
+        host: "a.example".to_owned(),
+        port: Some(443),
+        addr: None,
+        sent: 0,
+        received: 0,
+        duration: Duration::ZERO,
+        end,
+    }
 }
 
 #[test]
@@ -107,6 +116,8 @@ fn close_tells_the_end_and_the_reason_of_a_late_refusal() {
     let text = told(|events| {
         events.close(CloseEvent {
             id: 3,
+            host: "a.example".to_owned(),
+            port: Some(443),
             addr: Some("203.0.113.7:443".parse().unwrap()),
             sent: 10,
             received: u64::MAX,
@@ -222,6 +233,35 @@ fn a_descriptor_that_does_not_block_is_waited_for() {
 }
 
 #[test]
+fn what_was_reached_is_summed_by_host_and_is_bounded() {
+    let events = Events::new(session(), None);
+    let reached = |host: &str, sent, received, end| CloseEvent {
+        host: host.to_owned(),
+        addr: Some("203.0.113.7:443".parse().unwrap()),
+        sent,
+        received,
+        ..close(end)
+    };
+    events.close(reached("a.example", 10, 100, End::Done));
+    events.close(reached("b\n.example", 1, u64::MAX, End::Reset));
+    events.close(reached("a.example", 5, 7, End::Timeout));
+    events.close(reached("b\n.example", 1, 1, End::Done));
+    // Neither of these got anywhere.
+    events.close(close(End::Done));
+    let late = LateRefusal { reason: Reason::NotTls, host: "c.example".to_owned(), port: Some(443), hint: None };
+    events.close(reached("c.example", 1, 1, End::Refused(late)));
+    let host =
+        |host: &str, count, sent, received| Reached { host: host.to_owned(), port: Some(443), count, sent, received };
+    let summary = events.summary();
+    assert_eq!(summary.reached, [host("a.example", 2, 15, 107), host("b\\u000a.example", 2, 2, u64::MAX)]);
+    assert_eq!((summary.denied, summary.others_reached), (1, 0));
+
+    (0..1000).for_each(|number| events.close(reached(&format!("{number}.example"), 1, 1, End::Done)));
+    let summary = events.summary();
+    assert_eq!((summary.reached.len() as u64, summary.others_reached), (MAX_GROUPS as u64, 1002 - MAX_GROUPS as u64));
+}
+
+#[test]
 fn the_summary_groups_and_is_bounded() {
     let events = Events::new(session(), None);
     for _ in 0..3 {
@@ -254,6 +294,8 @@ fn the_summary_groups_and_is_bounded() {
         ],
         audited: vec![group("c.example", Some(443), Reason::NotListed, 1, Some("c.example"))],
         failures: vec![group("b.example", Some(443), Reason::DnsNotFound, 1, None)],
+        reached: Vec::new(),
+        others_reached: 0,
         others: 0,
     };
     assert_eq!(events.summary(), expected);

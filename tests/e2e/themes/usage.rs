@@ -15,6 +15,7 @@ tests![
     with_a_rule_netbox_says_nothing needs [],
     the_summary_names_what_was_refused_and_the_rule_that_would_allow_it needs [CURL],
     no_summary_is_printed_when_it_is_not_wanted needs [CURL],
+    the_summary_tells_what_was_reached_when_asked needs [CURL],
     a_dry_run_runs_nothing needs [],
     rules_may_come_from_the_environment needs [CURL],
     a_list_of_rules_may_be_one_word needs [CURL],
@@ -96,6 +97,17 @@ fn the_summary_names_what_was_refused_and_the_rule_that_would_allow_it(world: &W
     let outcome = world.netbox(&["--allow", "other.example.com", "--summary", "always"]).exec(&curl(&urls));
     outcome.complains("summary.example.com:8080").complains("2").complains("not-listed");
     assert!(outcome.stderr().contains("--allow"), "the rule that would allow it: {outcome}");
+}
+
+/// Report 121: what a run did reach, each host once.
+fn the_summary_tells_what_was_reached_when_asked(world: &World) {
+    let host = world.zone().host("summary-reached");
+    let urls = ["http://summary-reached.example.com/", "http://summary-reached.example.com/again"];
+    let outcome = world.netbox(&["--allow", &host.name, "--summary", "always"]).exec(&curl(&urls));
+    outcome.complains("netbox: 2 allowed, 0 refused\n  reached summary-reached.example.com:80, 2 times, ");
+    outcome.complains(" sent, ").complains(" received\n");
+    let outcome = world.netbox(&["--allow", &host.name]).exec(&curl(&urls));
+    assert!(!outcome.stderr().contains("summary-reached"), "{outcome}");
 }
 
 fn no_summary_is_printed_when_it_is_not_wanted(world: &World) {
