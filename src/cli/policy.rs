@@ -41,6 +41,10 @@ pub struct PolicyArguments {
     #[arg(long)]
     pub no_config: bool,
 
+    /// Let derived presets stand for nothing: what netbox itself asks a tool with
+    #[arg(long, hide = true)]
+    pub without_derived: bool,
+
     /// Use this profile of the policy files
     ///
     /// What it says adds to what its file says, and its mode takes the place of that file's. Also from NETBOX_PROFILE.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use netbox_config::{Compiled, FileErrors, Layer, PolicyFile, Source, Stack};
 
 use super::ask::Terminal;
+use super::derived;
 use super::effective::{Effective, UsedFile};
 use super::expanded::{self, Expanded};
 use super::find::{self, Place};
@@ -62,11 +63,16 @@ pub fn load(arguments: &PolicyArguments, pinned: Option<&str>, asking: Asking) -
     }
 
     let stack = files.parsed.iter().fold(Stack::new(&command_line), Stack::with_file).with_profile(profile.as_deref());
-    let expanded = expand(&stack, &place)?;
-    let compiled = compile(&stack, &expanded)?;
+    let mut expanded = if arguments.without_derived { nothing(&stack)? } else { expand(&stack, &place)? };
+    let mut compiled = compile(&stack, &expanded)?;
     let project = files.project.as_ref();
     let candidate = Candidate { stack: &stack, expanded: &expanded, place: &place, text: project, searched, pinned };
     let standing = if asking == Asking::NoProject { None } else { judge(&candidate, asking)? };
+    // Whoever only wants to know asks nobody outside.
+    let is_run = asking != Asking::Nobody && !arguments.without_derived;
+    if is_run && add_downloads(&mut expanded, &stack, &place, standing)? {
+        compiled = compile(&stack, &expanded)?;
+    }
     if let (Some(text), Some(standing)) = (project, standing) {
         files.used.push(UsedFile::new(Layer::Project, text, standing.as_str()));
     }
@@ -97,9 +103,50 @@ fn judge(candidate: &Candidate<'_>, asking: Asking) -> Result<Option<Standing>, 
 ///
 /// # Errors
 /// A name that nothing defines, or the like.
-pub fn expand(stack: &Stack<'_>, _place: &Place) -> Result<Vec<Expanded>, Refused> {
+pub fn expand(stack: &Stack<'_>, place: &Place) -> Result<Vec<Expanded>, Refused> {
+    let mut expanded: Vec<Expanded> = Vec::new();
+    for used in stack.derived().map_err(of_files)? {
+        if expanded.iter().all(|known| *known.preset != *used.name) {
+            expanded.push(derived::expand(&used.name, place));
+        }
+    }
+    Ok(expanded)
+}
+
+/// Lets them come to nothing.
+fn nothing(stack: &Stack<'_>) -> Result<Vec<Expanded>, Refused> {
     let uses = stack.derived().map_err(of_files)?;
-    Ok(uses.into_iter().map(|used| Expanded { preset: used.name.to_string(), outcome: Err(String::new()) }).collect())
+    Ok(uses.into_iter().map(|used| Expanded { preset: used.name.to_string(), outcome: Ok(Vec::new()) }).collect())
+}
+
+/// Asks the indexes of presets that somebody whose word counts has named where their downloads lie. Whether that added
+/// something.
+///
+/// # Errors
+/// A name that nothing defines, or the like.
+fn add_downloads(
+    expanded: &mut [Expanded],
+    stack: &Stack<'_>,
+    place: &Place,
+    standing: Option<Standing>,
+) -> Result<bool, Refused> {
+    let uses = stack.derived().map_err(of_files)?;
+    let mut is_new = false;
+    for one in expanded {
+        let mut layers = uses.iter().filter(|used| *used.name == *one.preset).map(|used| used.layer);
+        // A file that only narrows was proved to by what it names now. The system's file may deny by a preset, and what it
+        // denies is not to be asked either.
+        let counts = |layer| match layer {
+            Layer::Project => standing != Some(Standing::Narrows),
+            Layer::User | Layer::CommandLine => true,
+            Layer::System => false,
+        };
+        let is_system = uses.iter().any(|used| *used.name == *one.preset && used.layer == Layer::System);
+        if !is_system && layers.any(counts) {
+            is_new |= derived::add_downloads(one, place);
+        }
+    }
+    Ok(is_new)
 }
 
 /// The policy, with all that derived presets came to.

@@ -16,6 +16,7 @@
 mod ask;
 mod change;
 mod command;
+mod derived;
 mod diff;
 mod effective;
 mod expanded;

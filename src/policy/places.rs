@@ -26,7 +26,8 @@ fn below(variable: &str, usual: &str) -> Option<PathBuf> {
     Some(named.or_else(|| home().map(|home| home.join(usual)))?.join("netbox"))
 }
 
-fn home() -> Option<PathBuf> {
+/// The user's home.
+pub fn home() -> Option<PathBuf> {
     let named = env::var_os("HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     named.or_else(|| Some(User::from_uid(geteuid()).ok()??.dir))
 }

@@ -1,0 +1,200 @@
+//! Runs a tool to see where it would go.
+//!
+//! It runs in a sandbox of its own, with nothing to reach or with its index alone, from an empty directory, by its absolute
+//! path, and with a few of the caller's variables. The sandbox is netbox itself, started again. The hosts that it refuses
+//! are the answer: no output of the tool is understood, and nothing that the tool says of itself is believed.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::files::Around;
+
+/// How long it may take. An index that is slow is asked another time.
+const PATIENCE: &str = "30s";
+
+/// More of what it prints, and of what netbox tells of it, is not read.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Variables that every tool gets: who the user is, and which certificates count.
+const VARIABLES: [&str; 14] = [
+    "CURL_CA_BUNDLE",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LOGNAME",
+    "NODE_EXTRA_CA_CERTS",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TMPDIR",
+    "USER",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_DIRS",
+    "XDG_CONFIG_HOME",
+];
+
+/// A program.
+#[derive(Debug)]
+pub struct Tool {
+    /// Absolute.
+    pub path: PathBuf,
+    /// Changes when it is replaced.
+    pub state: String,
+}
+
+impl Tool {
+    /// What it is called.
+    pub fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+}
+
+/// The first of these programs in the caller's `PATH`, as far as that leads to folders outside the project.
+pub fn find(programs: &[&str], around: &Around) -> Option<Tool> {
+    let folders: Vec<_> = folders(around).collect();
+    programs.iter().flat_map(|program| folders.iter().map(move |folder| folder.join(program))).find_map(|path| {
+        let metadata = fs::metadata(&path).ok()?;
+        let is_program = metadata.is_file() && metadata.permissions().mode() & 0o111 != 0;
+        let state = format!("{} {} {}", metadata.ino(), metadata.size(), metadata.mtime_nsec() + metadata.mtime());
+        is_program.then_some(Tool { path, state })
+    })
+}
+
+fn folders(around: &Around) -> impl Iterator<Item = PathBuf> {
+    let top = around.project.last().cloned();
+    let path = around.variable("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin").to_owned();
+    let is_outside = move |folder: &PathBuf| {
+        folder.is_absolute()
+            && top.as_ref().is_none_or(|top| folder.canonicalize().is_ok_and(|is| !is.starts_with(top)))
+    };
+    std::env::split_paths(&path).filter(is_outside).collect::<Vec<_>>().into_iter()
+}
+
+/// The caller's variables of these names, and those that every tool gets.
+pub fn environment(names: &[&str], around: &Around) -> Vec<(String, OsString)> {
+    let is_wanted = |name: &str| {
+        let fits = |wanted: &&str| match wanted.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => name == *wanted,
+        };
+        VARIABLES.contains(&name) || names.iter().any(|wanted| fits(wanted))
+    };
+    let mut environment: Vec<(String, OsString)> = around
+        .variables()
+        .filter(|(name, _)| is_wanted(name))
+        .map(|(name, value)| (name.to_owned(), value.into()))
+        .collect();
+    // Folders of the project are no place to find an interpreter in either.
+    let path = std::env::join_paths(folders(around)).unwrap_or_default();
+    environment.push(("PATH".to_owned(), path));
+    environment
+}
+
+/// What it may reach.
+#[derive(Clone, Copy, Debug)]
+pub enum Reachable<'a> {
+    Nothing,
+    These(&'a [String]),
+}
+
+/// A folder for one run of a tool, which goes with it.
+#[derive(Debug)]
+pub struct Room {
+    folder: TempDir,
+    directory: PathBuf,
+}
+
+impl Room {
+    /// A new one that nobody else can look into.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn new() -> io::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("netbox-ask.").tempdir()?;
+        let directory = folder.path().join("empty");
+        fs::create_dir(&directory)?;
+        Ok(Self { folder, directory })
+    }
+
+    /// Where the tool starts.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    fn read(&self, name: &str) -> String {
+        let mut text = Vec::new();
+        // What cannot be read says nothing.
+        let _ = File::open(self.folder.path().join(name)).and_then(|file| file.take(MOST_BYTES).read_to_end(&mut text));
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Answer {
+    /// What it was refused, as `host:port`, each once.
+    pub refused: Vec<String>,
+    /// What it printed.
+    pub lines: Vec<String>,
+}
+
+/// Runs a tool.
+///
+/// # Errors
+/// It cannot be run, or not in a sandbox.
+pub fn ask(
+    tool: &Tool,
+    words: &[&str],
+    environment: &[(String, OsString)],
+    room: &Room,
+    reachable: Reachable,
+) -> Result<Answer, String> {
+    let file = |name: &str| File::create_new(room.folder.path().join(name));
+    let cannot = |error: io::Error| format!("`{}` cannot be asked: {error}", tool.name());
+    // Itself, whatever is at its path now.
+    let mut netbox = Command::new("/proc/self/exe");
+    netbox.args(["run", "--no-config", "--without-derived", "--quiet", "--summary", "never", "--timeout", PATIENCE]);
+    match reachable {
+        Reachable::Nothing => netbox.args(["--mode", "none"]),
+        Reachable::These(hosts) => netbox.args(hosts.iter().flat_map(|host| ["--allow", host])),
+    };
+    netbox.arg("--events").arg(room.folder.path().join("events")).arg("--").arg(&tool.path).args(words);
+    netbox.env_clear().envs(environment.iter().map(|(name, value)| (name, value))).current_dir(&room.directory);
+    netbox.stdin(Stdio::null());
+    netbox.stdout(file("output").map_err(cannot)?).stderr(file("errors").map_err(cannot)?);
+    netbox.status().map_err(cannot)?;
+    let events = room.read("events");
+    // Any exit code may be the tool's own.
+    if !of_kind(&events, "start").any(|_| true) {
+        let errors = room.read("errors");
+        let why = errors.lines().find_map(|line| line.strip_prefix("netbox: error: ")).unwrap_or("netbox failed");
+        return Err(format!("`{}` cannot be asked: {}", tool.name(), netbox_config::escaped(why.as_bytes())));
+    }
+    let lines = room.read("output").lines().map(str::to_owned).collect();
+    Ok(Answer { refused: refused(&events), lines })
+}
+
+fn of_kind<'e>(events: &'e str, kind: &'e str) -> impl Iterator<Item = Value> + 'e {
+    let events = events.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    events.filter(move |event| event["event"] == kind)
+}
+
+/// What was refused for want of a rule.
+fn refused(events: &str) -> Vec<String> {
+    let of_want = |event: &Value| {
+        let reason = event["reason"].as_str().unwrap_or_default();
+        event["verdict"] == "deny" && ["mode-none", "not-listed", "port-not-listed"].contains(&reason)
+    };
+    let hosts = of_kind(events, "decision")
+        .filter(of_want)
+        .filter_map(|event| Some(format!("{}:{}", event["host"].as_str()?, event["port"].as_u64()?)));
+    hosts.collect::<BTreeSet<_>>().into_iter().collect()
+}
