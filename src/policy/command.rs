@@ -68,7 +68,7 @@ fn accept(arguments: &TrustArguments) -> Result<(), Failed> {
     let profiles = files.parsed.iter().flat_map(PolicyFile::profiles).map(Some);
     for profile in profiles.chain([None]) {
         let stack = stack.clone().with_profile(profile);
-        for one in load::expand(&stack, &place).map_err(wrong)? {
+        for one in load::expand(&stack, Some(&place)).map_err(wrong)? {
             if expanded.iter().all(|known| known.preset != one.preset) {
                 expanded.push(one);
             }

@@ -63,14 +63,15 @@ pub fn load(arguments: &PolicyArguments, pinned: Option<&str>, asking: Asking) -
     }
 
     let stack = files.parsed.iter().fold(Stack::new(&command_line), Stack::with_file).with_profile(profile.as_deref());
-    let mut expanded = if arguments.without_derived { nothing(&stack)? } else { expand(&stack, &place)? };
+    let of_project = (asking != Asking::NoProject).then_some(&place);
+    let mut expanded = if arguments.without_derived { nothing(&stack)? } else { expand(&stack, of_project)? };
     let mut compiled = compile(&stack, &expanded)?;
     let project = files.project.as_ref();
     let candidate = Candidate { stack: &stack, expanded: &expanded, place: &place, text: project, searched, pinned };
     let standing = if asking == Asking::NoProject { None } else { judge(&candidate, asking)? };
     // Whoever only wants to know asks nobody outside.
     let is_run = asking != Asking::Nobody && !arguments.without_derived;
-    if is_run && add_downloads(&mut expanded, &stack, &place, standing)? {
+    if is_run && add_downloads(&mut expanded, &stack, of_project, standing)? {
         compiled = compile(&stack, &expanded)?;
     }
     if let (Some(text), Some(standing)) = (project, standing) {
@@ -99,11 +100,11 @@ fn judge(candidate: &Candidate<'_>, asking: Asking) -> Result<Option<Standing>, 
     Ok(candidate.text.map(|_| Standing::Trusted))
 }
 
-/// What the stack's derived presets come to in this place.
+/// What the stack's derived presets come to in this place, or where no project counts.
 ///
 /// # Errors
 /// A name that nothing defines, or the like.
-pub fn expand(stack: &Stack<'_>, place: &Place) -> Result<Vec<Expanded>, Refused> {
+pub fn expand(stack: &Stack<'_>, place: Option<&Place>) -> Result<Vec<Expanded>, Refused> {
     let mut expanded: Vec<Expanded> = Vec::new();
     for used in stack.derived().map_err(of_files)? {
         if expanded.iter().all(|known| *known.preset != *used.name) {
@@ -127,7 +128,7 @@ fn nothing(stack: &Stack<'_>) -> Result<Vec<Expanded>, Refused> {
 fn add_downloads(
     expanded: &mut [Expanded],
     stack: &Stack<'_>,
-    place: &Place,
+    place: Option<&Place>,
     standing: Option<Standing>,
 ) -> Result<bool, Refused> {
     let uses = stack.derived().map_err(of_files)?;

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod check;
+mod derived;
 mod descriptors;
 mod devices;
 mod doctor;
@@ -53,6 +54,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         usage::TESTS,
         check::TESTS,
         doctor::TESTS,
+        derived::TESTS,
         environment::TESTS,
         ports::TESTS,
         proxy::TESTS,

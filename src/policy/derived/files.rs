@@ -62,10 +62,12 @@ impl Text {
 }
 
 impl Around {
-    /// Around the place of this run.
-    pub fn here(place: &Place) -> Self {
-        let top = place.root.as_deref().unwrap_or(&place.working);
-        let (project, above) = place.working.ancestors().map(Path::to_owned).partition(|path| path.starts_with(top));
+    /// Around the place of this run. Without one, there is no project.
+    pub fn here(place: Option<&Place>) -> Self {
+        let (project, above) = place.map_or_else(Default::default, |place| {
+            let top = place.root.as_deref().unwrap_or(&place.working);
+            place.working.ancestors().map(Path::to_owned).partition(|path| path.starts_with(top))
+        });
         let variables = std::env::vars_os().filter_map(|(name, value)| {
             // What is no text names no host.
             Some((name.into_string().ok()?, value.into_string().ok()?)).filter(|(_, value)| !value.is_empty())

@@ -33,7 +33,8 @@ use files::Around;
 use gather::Gathered;
 
 /// What the texts around here say of a derived preset, and what its tool does without any. Nothing leaves the machine.
-pub fn expand(preset: &str, place: &Place) -> Expanded {
+/// Without a place, no file of a project counts.
+pub fn expand(preset: &str, place: Option<&Place>) -> Expanded {
     let around = Around::here(place);
     let outcome = gather::gather(preset, &around).and_then(|gathered| {
         let gathered = match question::of(preset) {
@@ -47,7 +48,7 @@ pub fn expand(preset: &str, place: &Place) -> Expanded {
 
 /// Adds where the downloads of a preset's index lie, if an index of the user's own is asked that has not been before.
 /// Whether it did: the policy is then to be made anew.
-pub fn add_downloads(expanded: &mut Expanded, place: &Place) -> bool {
+pub fn add_downloads(expanded: &mut Expanded, place: Option<&Place>) -> bool {
     let (Some(question), Ok(rules)) = (question::of(&expanded.preset), &mut expanded.outcome) else { return false };
     let known = rules.iter().filter(|rule| !rule.of_project).map(|rule| rule.rule.clone()).collect();
     let found = question.answer_downloads(known, &Around::here(place), &Answers::of_user());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use netbox_config::derived::go::{self, GoVariables};
-use netbox_config::derived::{Named, is_public};
+use netbox_config::derived::{Named, Reading, is_public};
 use netbox_config::{HostName, Port, Source};
 
 use super::answers::{Answers, Key};
@@ -13,6 +13,9 @@ use super::files::Around;
 use super::gather::Gathered;
 use super::tool::{self, Reachable, Tool};
 use crate::policy::expanded::DerivedRule;
+
+/// Variables that what was prepared is told by.
+type Prepared = io::Result<Vec<(&'static str, PathBuf)>>;
 
 /// How a tool is asked for the hosts that it goes to.
 pub struct Question {
@@ -27,7 +30,7 @@ pub struct Question {
     /// Variables that are set.
     settings: &'static [(&'static str, &'static str)],
     /// What it needs in the empty directory that it starts in.
-    prepare: fn(&Path, &Around) -> io::Result<Vec<(&'static str, PathBuf)>>,
+    prepare: fn(&Path, &Around) -> Prepared,
     /// The answer is what it prints rather than where it goes.
     is_told: bool,
     /// Downloads may lie elsewhere than the index.
@@ -106,7 +109,7 @@ const QUESTIONS: [Question; 5] = [
 ];
 
 /// cargo gets a package to fetch for, and a home of its own, so that it takes nothing that it has fetched before.
-fn prepare_cargo(directory: &Path, around: &Around) -> io::Result<Vec<(&'static str, PathBuf)>> {
+fn prepare_cargo(directory: &Path, around: &Around) -> Prepared {
     let manifest = "[package]\nname = \"ask\"\nversion = \"0.0.0\"\n\n[lib]\npath = \"lib.rs\"\n\n[dependencies]\ncfg-if = \"1\"\n";
     fs::write(directory.join("Cargo.toml"), manifest)?;
     fs::write(directory.join("lib.rs"), "")?;
@@ -151,23 +154,23 @@ impl Question {
         let known: Vec<_> = own.map(ToString::to_string).collect();
         if let Some(hosts) = self.remembered_downloads(&known, around, answers) {
             let downloads = self.named(&hosts, &self.source_of_downloads());
-            let reading = netbox_config::derived::Reading { named: downloads, ..Default::default() };
+            let reading = Reading { named: downloads, ..Default::default() };
             gathered.reading.add(reading).map_err(|misread| misread.to_string())?;
         }
         Ok(gathered)
     }
 
-    fn ask_default(&self, around: &Around, answers: &Answers) -> Result<netbox_config::derived::Reading, String> {
+    fn ask_default(&self, around: &Around, answers: &Answers) -> Result<Reading, String> {
         let tool = self.find(around)?;
         let key = Key::new(self.preset, "default", &tool, &tool::environment(self.variables, around), &[]);
-        let words = answers.recall(&key).map_or_else(
-            || {
-                let answer = self.ask(&tool, around, Reachable::Nothing)?;
-                answers.remember(&key, &answer);
-                Ok::<_, String>(answer)
-            },
-            Ok,
-        )?;
+        let words = match answers.recall(&key) {
+            Some(words) => words,
+            None => {
+                let words = self.ask(&tool, around, Reachable::Nothing)?;
+                answers.remember(&key, &words);
+                words
+            }
+        };
         let source = format!("{}'s own default", tool.name());
         if self.is_told {
             let answer = words.join("\n");
@@ -177,7 +180,7 @@ impl Question {
         if named.is_empty() {
             return Err(format!("`{}`, which was asked, goes to none", tool.name()));
         }
-        Ok(netbox_config::derived::Reading { named, ..Default::default() })
+        Ok(Reading { named, ..Default::default() })
     }
 
     /// Where downloads of the index lie that is among `known`, if somewhere else. Asks the index; no answer is none.

@@ -85,7 +85,7 @@ pub fn environment(names: &[&str], around: &Around) -> Vec<(String, OsString)> {
             Some(beginning) => name.starts_with(beginning),
             None => name == *wanted,
         };
-        VARIABLES.contains(&name) || names.iter().any(|wanted| fits(wanted))
+        VARIABLES.contains(&name) || names.iter().any(fits)
     };
     let mut environment: Vec<(String, OsString)> = around
         .variables()

@@ -1,0 +1,297 @@
+//! Derived presets: what the tools here are configured with, and nothing that anybody else wrote before it is trusted.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::outcome::Outcome;
+use crate::programs::{CURL, curl};
+use crate::run::Run;
+use crate::tests;
+use crate::world::World;
+
+tests![
+    a_tool_is_asked_where_it_goes_and_its_index_where_downloads_lie needs [CURL],
+    an_answer_is_remembered_and_no_tool_is_asked_again needs [CURL],
+    a_tool_that_goes_nowhere_is_an_error_that_points_to_learn needs [],
+    a_tool_in_the_project_is_not_run needs [CURL],
+    the_users_own_files_count_as_they_are needs [CURL],
+    a_file_of_the_project_counts_once_it_is_trusted needs [CURL],
+    a_command_that_edits_the_projects_files_gains_nothing needs [CURL],
+    a_command_that_edits_the_files_of_a_trusted_policy_gains_nothing needs [CURL],
+    a_service_is_for_no_project needs [],
+    a_file_that_is_none_is_an_error_at_once needs [],
+    no_password_of_a_url_is_shown needs [],
+];
+
+/// A user with a home, and a repository in it.
+struct User<'w> {
+    world: &'w World,
+    home: PathBuf,
+    project: PathBuf,
+}
+
+impl<'w> User<'w> {
+    fn new(world: &'w World) -> Self {
+        let home = world.fresh_path("home");
+        let project = home.join("src/project");
+        fs::create_dir_all(project.join(".git")).expect("own folder");
+        fs::create_dir_all(home.join("bin")).expect("own folder");
+        Self { world, home, project }
+    }
+
+    fn write(&self, path: &str, text: &str) -> &Self {
+        let path = self.home.join(path);
+        fs::create_dir_all(path.parent().expect("below the home")).expect("own folder");
+        fs::write(path, text).expect("own folder");
+        self
+    }
+
+    /// An `npm` that asks an index where a package is, and fetches it.
+    fn has_npm(&self, index: &str, files: &str) -> &Self {
+        self.has_program("bin/npm", &format!("curl -sf {index} >/dev/null && curl -sf {files}"))
+    }
+
+    fn has_program(&self, path: &str, script: &str) -> &Self {
+        self.write(path, &format!("#!/bin/sh\n{script}\n"));
+        fs::set_permissions(self.home.join(path), Permissions::from_mode(0o755)).expect("own file");
+        self
+    }
+
+    /// A run in the project, with the home's `bin` before all other folders of programs.
+    fn in_project(&self, run: Run<'w>) -> Run<'w> {
+        let mut path = self.home.join("bin").into_os_string();
+        path.push(":");
+        path.push(self.world.search_path());
+        run.env("HOME", &self.home).env("PATH", path).folder(&self.project)
+    }
+
+    fn netbox(&self, flags: &[&str], command: &[&str]) -> Outcome {
+        self.in_project(self.world.netbox(flags)).exec(command)
+    }
+
+    /// `netbox WORDS` without events: what may not begin.
+    fn words(&self, words: &[&str]) -> Outcome {
+        self.in_project(self.world.netbox_words()).exec(words)
+    }
+
+    fn remembered(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.home.join(".local/state/netbox/derived").join(name)).ok()
+    }
+}
+
+fn a_tool_is_asked_where_it_goes_and_its_index_where_downloads_lie(world: &World) {
+    let zone = world.zone();
+    let (index, files, other) = (zone.host("derived-index"), zone.host("derived-files"), zone.host("derived-other"));
+    let (index_url, files_url, other_url) = (index.http("/"), files.https("/"), other.http("/"));
+    let user = User::new(world);
+    user.has_npm(&index_url, &files_url);
+    let mark = world.mark();
+    let shown = user.words(&["run", "--allow", "@npm", "--dry-run", "--", "true"]);
+    shown.exits_with(0).says("derived-index.example.com:80  (--allow via @npm (npm's own default))");
+    // Whoever only asks what would run makes nobody call an index.
+    shown.does_not_say("derived-files");
+    world.assert_untouched(mark, &index);
+
+    let client = curl(&["--include", &index_url, &files_url, &other_url]);
+    let outcome = user.netbox(&["--allow", "@npm"], &client);
+    outcome.allowed(&index.name, 80, "listed");
+    let rule = outcome.allowed(&files.name, 443, "listed")["rule"].clone();
+    assert_eq!(rule["source"], "--allow via @npm (where npm's index has its downloads)", "{outcome}");
+    outcome.refused(&other.name, 80, "not-listed");
+    world.assert_reached(mark, &index);
+}
+
+fn an_answer_is_remembered_and_no_tool_is_asked_again(world: &World) {
+    let index = world.zone().host("derived-once");
+    let url = index.http("/");
+    let user = User::new(world);
+    let count = user.home.join("count");
+    user.has_program("bin/npm", &format!("echo asked >> {}; curl -sf {url}", count.display()));
+    let asked = || fs::read_to_string(&count).map_or(0, |text| text.lines().count());
+    for _ in 0..2 {
+        user.netbox(&["--allow", "@npm"], &curl(&[&url])).exits_with(0).says("hello derived-once");
+        // For its index, and for where downloads lie.
+        assert_eq!(asked(), 2);
+    }
+    assert!(user.remembered("npm-default.json").expect("it is kept").contains("derived-once.example.com:80"));
+    // Another tool at its place has to say it itself.
+    user.has_program("bin/npm", &format!("echo asked >> {}; curl -sf {url} ", count.display()));
+    user.netbox(&["--allow", "@npm"], &curl(&[&url])).exits_with(0);
+    assert_eq!(asked(), 4);
+}
+
+fn a_tool_that_goes_nowhere_is_an_error_that_points_to_learn(world: &World) {
+    let user = User::new(world);
+    user.has_program("bin/npm", "exit 0");
+    let outcome = user.words(&["run", "--allow", "@npm", "--", "true"]);
+    outcome.complains("npm's configuration names no host, and `npm`, which was asked, goes to none");
+    outcome.complains("netbox learn");
+    assert_ne!(outcome.code, Some(0), "{outcome}");
+}
+
+fn a_tool_in_the_project_is_not_run(world: &World) {
+    let (good, evil) = (world.zone().host("derived-good"), world.zone().host("derived-evil"));
+    let (good_url, evil_url) = (good.http("/"), evil.http("/"));
+    let user = User::new(world);
+    user.has_npm(&good_url, &good_url);
+    user.has_program("src/project/bin/npm", &format!("touch ../ran; curl -sf {evil_url}"));
+    let ran = user.project.join("ran");
+    let mut path = user.project.join("bin").into_os_string();
+    for folder in [user.home.join("bin").into_os_string(), world.search_path()] {
+        path.push(":");
+        path.push(folder);
+    }
+    let run = |run: Run<'_>, words: &[&str]| user.in_project(run).env("PATH", &path).exec(words);
+    // It is what the caller's shell would find.
+    run(world.bare(), &["sh", "-c", "cd bin && npm && rm -f ../ran"]).says("hello derived-evil");
+    let outcome = run(world.netbox(&["--allow", "@npm"]), &curl(&["--include", &good_url, &evil_url]));
+    outcome.allowed(&good.name, 80, "listed");
+    outcome.refused(&evil.name, 80, "not-listed");
+    assert!(!ran.exists(), "{outcome}");
+}
+
+fn the_users_own_files_count_as_they_are(world: &World) {
+    let registry = world.zone().host("derived-user");
+    let url = registry.http("/");
+    let user = User::new(world);
+    user.write(".npmrc", &format!("registry={url}\n"));
+    user.has_program("bin/npm", "exit 0");
+    user.netbox(&["--allow", "@npm"], &curl(&[&url])).exits_with(0).says("hello derived-user");
+    // Somebody else could have written it.
+    fs::set_permissions(user.home.join(".npmrc"), Permissions::from_mode(0o666)).expect("own file");
+    let outcome = user.words(&["run", "--allow", "@npm", "--", "true"]);
+    outcome.complains(".npmrc` may be written to by others than its owner");
+    assert_ne!(outcome.code, Some(0), "{outcome}");
+}
+
+/// Asserts that nothing ran, since this host is not trusted.
+#[track_caller]
+fn assert_asks(outcome: &Outcome, host: &str, ran: &Path) {
+    outcome.exits_with(125).complains(host).complains("not trusted").complains("netbox trust");
+    assert!(!ran.exists(), "{outcome}");
+}
+
+fn a_file_of_the_project_counts_once_it_is_trusted(world: &World) {
+    let registry = world.zone().host("derived-project");
+    let url = registry.http("/");
+    let user = User::new(world);
+    user.write("src/project/.npmrc", &format!("registry={url}\n"));
+    user.has_program("bin/npm", "exit 0");
+    let ran = user.project.join("ran");
+    let run = ["run", "--allow", "@npm", "--", "touch", "ran"];
+    let mark = world.mark();
+    assert_asks(&user.words(&run), "derived-project.example.com:80", &ran);
+    world.assert_untouched(mark, &registry);
+    user.words(&["trust", "--allow", "@npm"]).exits_with(0).says("derived-project.example.com:80");
+    user.netbox(&["--allow", "@npm"], &curl(&[&url])).exits_with(0).says("hello derived-project");
+}
+
+fn a_command_that_edits_the_projects_files_gains_nothing(world: &World) {
+    let (good, evil) = (world.zone().host("derived-kept"), world.zone().host("derived-edited"));
+    let good_url = good.http("/");
+    let edits = [
+        ("@npm", ".npmrc", format!("registry={good_url}\n"), "@x:registry=http://derived-edited.example.com/"),
+        (
+            "@git",
+            ".git/config",
+            format!("[remote \"origin\"]\n\turl = {good_url}x.git\n"),
+            "[remote \"x\"] url = http://derived-edited.example.com/x.git",
+        ),
+        (
+            "@pip",
+            "requirements.txt",
+            format!("-i {good_url}\n"),
+            "--extra-index-url http://derived-edited.example.com/",
+        ),
+        (
+            "@lockfile",
+            "yarn.lock",
+            format!("  resolved \"{good_url}x.tgz\"\n"),
+            "  resolved \"http://derived-edited.example.com/x.tgz\"",
+        ),
+    ];
+    for (preset, file, before, edit) in edits {
+        let user = User::new(world);
+        // Tools that name nothing themselves.
+        for tool in ["npm", "pip3"] {
+            user.has_program(&format!("bin/{tool}"), &format!("curl -sf {good_url}"));
+        }
+        user.write(&format!("src/project/{file}"), &before);
+        user.words(&["trust", "--allow", preset]).exits_with(0);
+        let script = format!("curl -sf {good_url} && echo '{edit}' >> {file}");
+        user.netbox(&["--allow", preset], &["sh", "-c", &script]).exits_with(0).says("hello derived-kept");
+        let ran = user.project.join("ran");
+        let mark = world.mark();
+        let outcome = user.words(&["run", "--allow", preset, "--", "touch", "ran"]);
+        assert_asks(&outcome, "derived-edited.example.com:80", &ran);
+        world.assert_untouched(mark, &evil);
+        // And it is not the edit that broke it.
+        user.words(&["trust", "--allow", preset]).exits_with(0);
+        let url = evil.http("/");
+        user.netbox(&["--allow", preset], &curl(&[&url])).exits_with(0).says("hello derived-edited");
+    }
+}
+
+fn a_command_that_edits_the_files_of_a_trusted_policy_gains_nothing(world: &World) {
+    let good = world.zone().host("derived-policy");
+    let good_url = good.http("/");
+    let user = User::new(world);
+    user.has_npm(&good_url, &good_url);
+    user.write("src/project/netbox.toml", "allow = [\"@npm\", \"@git\"]\n");
+    user.write("src/project/.npmrc", &format!("registry={good_url}\n"));
+    user.write("src/project/.git/config", &format!("[remote \"origin\"]\n\turl = {good_url}x.git\n"));
+    let ran = user.project.join("ran");
+    user.words(&["run", "--", "touch", "ran"]).exits_with(125);
+    user.words(&["trust"]).exits_with(0).says("@npm stands for").says("@git stands for");
+    for (file, edit) in [
+        (".npmrc", "@x:registry=http://derived-more.example.com/"),
+        (".git/config", "[remote \"x\"] url = ssh://git@derived-more.example.com/x"),
+    ] {
+        let script = format!("curl -sf {good_url} && echo '{edit}' >> {file}");
+        user.netbox(&[], &["sh", "-c", &script]).exits_with(0).says("hello derived-policy");
+        assert_asks(&user.words(&["run", "--", "touch", "ran"]), "derived-more.example.com", &ran);
+        user.words(&["trust"]).exits_with(0);
+    }
+    user.netbox(&[], &["touch", "ran"]).exits_with(0);
+}
+
+fn a_service_is_for_no_project(world: &World) {
+    let user = User::new(world);
+    user.write("src/project/.git/config", "[remote \"o\"]\nurl = https://git.example.com/x\n");
+    let words = ["proxy", "serve", "--listen", "127.0.0.1:0", "--allow", "@git"];
+    let outcome = user.words(&words);
+    outcome.complains("there is no git repository here");
+    assert_ne!(outcome.code, Some(0), "{outcome}");
+}
+
+fn a_file_that_is_none_is_an_error_at_once(world: &World) {
+    for (make, why) in [
+        ("mkfifo .npmrc", "is a FIFO, not a regular file"),
+        ("ln -s /dev/zero .npmrc", "is a symbolic link"),
+        ("mkdir .npmrc", "is a directory, not a regular file"),
+        ("truncate -s 33M .npmrc", "is larger than 32 MiB"),
+        ("printf '\\377' > .npmrc", "is not UTF-8"),
+    ] {
+        let user = User::new(world);
+        user.in_project(world.bare()).exec(&["sh", "-c", make]).exits_with(0);
+        let outcome = user.words(&["run", "--allow", "@npm", "--", "touch", "ran"]);
+        outcome.complains(why);
+        assert!(outcome.code != Some(0) && !user.project.join("ran").exists(), "{outcome}");
+    }
+}
+
+fn no_password_of_a_url_is_shown(world: &World) {
+    for (file, text) in [
+        (".npmrc", "//x.example.com/:_authToken=s3cret\nregistry=https://me:s3cret@x.example.com/\n"),
+        (".npmrc", "registry=https://me:s3cret@${X}/\n"),
+        (".npmrc", "registry=https://me:s3c/s3cret@x.example.com:x/\n"),
+        (".npmrc", "registry=https://me:s3cret@localhost/\n"),
+    ] {
+        let user = User::new(world);
+        user.has_program("bin/npm", "exit 0").write(&format!("src/project/{file}"), text);
+        let outcome = user.words(&["run", "--allow", "@npm", "--", "true"]);
+        assert_ne!(outcome.code, Some(0), "{outcome}");
+        assert!(!outcome.stderr().contains("s3cret") && !outcome.stdout().contains("s3cret"), "{outcome}");
+    }
+}
