@@ -120,6 +120,7 @@ fn trial(protected: Vec<Protected>) -> Result<Stood, Failure> {
         devices: Vec::new(),
         protected,
         unix_sockets: Vec::new(),
+        passed: Vec::new(),
         host_ports: Vec::new(),
     };
     let (mut sandbox, listeners): (_, Listeners) = Embryo::conceive(&spec)?.deliver()?;

@@ -12,6 +12,7 @@ mod duration;
 mod environment;
 mod event_sink;
 mod generate;
+mod passed;
 mod policy;
 mod policy_flags;
 mod ports;

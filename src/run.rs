@@ -4,19 +4,19 @@ use std::env;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use netbox_launcher::{AllowedSocket, Embryo, Failure, Outcome, Spec};
+use netbox_launcher::{Embryo, Failure, Outcome, Spec};
 use netbox_proxy::events::{Events, SessionId, Start};
 use tokio::runtime::{self, Runtime};
 
-use crate::cli::RunArguments;
+use crate::cli::{EventDestination, RunArguments};
 use crate::environment::{self, Reach, Wishes};
 use crate::event_sink::{self, EventSink};
-use crate::policy::{self, Asking, Effective};
+use crate::policy::{self, Asking, Effective, Refused};
 use crate::ports::Ports;
 use crate::published::{self, Door};
 use crate::say::{self, Voice};
 use crate::session::{self, Ended};
-use crate::{FAILED, USAGE, devices, dry_run, protected, summary, unix_sockets};
+use crate::{FAILED, USAGE, devices, dry_run, passed, protected, summary, unix_sockets};
 
 const TIMED_OUT: u8 = 124;
 const NOT_EXECUTABLE: u8 = 126;
@@ -27,34 +27,47 @@ const BLOCKED: u8 = 3;
 /// Runs it. The value is the exit code.
 pub fn run(arguments: RunArguments) -> u8 {
     let voice = Voice { quiet: arguments.quiet, verbose: arguments.verbose };
-    let asking = if arguments.dry_run { Asking::Nobody } else { Asking::Person };
-    let pinned = arguments.project.trust_project.as_deref();
-    let effective = match policy::load(&arguments.policy, pinned, asking) {
-        Ok(effective) => effective,
+    let intent = match Intent::of(&arguments) {
+        Ok(intent) => intent,
         Err(why) => return refuse(if why.is_usage { USAGE } else { FAILED }, &why.text, why.hint.as_deref()),
     };
-    let destination = match event_sink::destination(arguments.events.as_ref()) {
-        Ok(destination) => destination,
-        Err(why) => return refuse(USAGE, &why, None),
-    };
-    let ports = match Ports::new(&arguments.host_port, &arguments.publish) {
-        Ok(ports) => ports,
-        Err(why) => return refuse(USAGE, &why, None),
-    };
     if arguments.dry_run {
-        return match dry_run::print(&arguments.command, &effective, &ports, arguments.json) {
+        return match dry_run::print(&arguments.command, &intent.effective, &intent.ports, arguments.json) {
             Ok(()) => 0,
             Err(error) => refuse(FAILED, &format!("cannot write to stdout: {error}"), None),
         };
     }
-    let sink = match destination.as_ref().map(EventSink::open).transpose() {
+    let sink = match intent.events.as_ref().map(EventSink::open).transpose() {
         Ok(sink) => sink,
         Err(why) => return refuse(FAILED, &why, None),
     };
-    warn(voice, &effective);
-    match confine(arguments, voice, effective, sink, ports) {
+    warn(voice, &intent.effective);
+    match confine(arguments, voice, intent, sink) {
         Ok(code) => code,
         Err(why) => refuse(FAILED, &why.text, why.hint.as_deref()),
+    }
+}
+
+/// What was typed, and makes sense.
+struct Intent {
+    effective: Effective,
+    events: Option<EventDestination>,
+    ports: Ports,
+    /// `--pass-fd`.
+    passed: Vec<i32>,
+}
+
+impl Intent {
+    fn of(arguments: &RunArguments) -> Result<Self, Refused> {
+        // First of all: what this process opens may get such a number too.
+        let passed = passed::find(&arguments.pass_fd).map_err(Refused::usage)?;
+        let asking = if arguments.dry_run { Asking::Nobody } else { Asking::Person };
+        let pinned = arguments.project.trust_project.as_deref();
+        let effective = policy::load(&arguments.policy, pinned, asking)?;
+        let events = event_sink::destination(arguments.events.as_ref()).map_err(Refused::usage)?;
+        passed::check(&passed, events.as_ref()).map_err(Refused::usage)?;
+        let ports = Ports::new(&arguments.host_port, &arguments.publish).map_err(Refused::usage)?;
+        Ok(Self { effective, events, ports, passed })
     }
 }
 
@@ -76,21 +89,16 @@ fn fault(what: &str) -> impl Fn(std::io::Error) -> Fault + '_ {
 }
 
 /// From here on, an error means that the command did not run.
-fn confine(
-    arguments: RunArguments,
-    voice: Voice,
-    effective: Effective,
-    sink: Option<EventSink>,
-    ports: Ports,
-) -> Result<u8, Fault> {
+fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<EventSink>) -> Result<u8, Fault> {
+    let Intent { effective, ports, passed, .. } = intent;
     let id = SessionId::random().map_err(fault("draw a session number"))?;
     let directory = env::current_dir().map_err(fault("find the working directory"))?;
     let [program, rest @ ..] = arguments.command.as_slice() else {
         // clap has seen to it that there is one.
         return Err(Fault { text: "no command".into(), hint: None });
     };
-    netbox_launcher::close_inherited(sink.as_ref().map(EventSink::descriptor))
-        .map_err(fault("close the inherited descriptors"))?;
+    let keep: Vec<_> = passed.iter().copied().chain(sink.as_ref().map(EventSink::descriptor)).collect();
+    netbox_launcher::close_inherited(&keep).map_err(fault("close the inherited descriptors"))?;
     let unix_sockets = unix_sockets::open(&arguments.unix_socket).map_err(|text| Fault { text, hint: None })?;
     for (typed, socket) in arguments.unix_socket.iter().zip(&unix_sockets) {
         unix_sockets::warning(typed, socket).iter().for_each(|warning| voice.warn(warning));
@@ -102,15 +110,21 @@ fn confine(
     let published = published::open(&ports.published, voice).map_err(|(text, hint)| Fault { text, hint })?;
     let protected = protected::find().map_err(|text| Fault { text, hint: None })?;
     protected.warnings.iter().for_each(|warning| voice.warn(warning));
+    let reach = Reach {
+        sockets: unix_sockets.iter().map(|socket| socket.path().to_owned()).collect(),
+        host_ports: ports.inside(),
+        descriptors: passed.clone(),
+    };
     let spec = Spec {
         program: program.clone(),
         arguments: rest.to_vec(),
-        environment: environment(&arguments, &unix_sockets, &ports, &id, voice),
+        environment: environment(&arguments, reach, &id, voice),
         directory,
         hidden: sink.iter().filter_map(|sink| sink.place.clone()).collect(),
         devices,
         protected: protected.protected,
         unix_sockets,
+        passed,
         host_ports: ports.inside(),
     };
     netbox_launcher::look_names_up_as_written();
@@ -148,20 +162,13 @@ fn doors(arguments: &RunArguments, published: &[Door]) -> Vec<String> {
     let published = published.iter().map(|door| format!("--publish {}:{}", door.port, door.sandbox_port));
     let sockets = arguments.unix_socket.iter().map(|path| format!("--unix-socket {}", path.display()));
     let devices = arguments.dev.iter().map(|path| format!("--dev {}", path.display()));
-    host_ports.chain(published).chain(sockets).chain(devices).collect()
+    let passed = arguments.pass_fd.iter().map(|number| format!("--pass-fd {number}"));
+    host_ports.chain(published).chain(sockets).chain(devices).chain(passed).collect()
 }
 
 /// The command's environment. Tells those who asked what is not in it.
-fn environment(
-    arguments: &RunArguments,
-    sockets: &[AllowedSocket],
-    ports: &Ports,
-    id: &SessionId,
-    voice: Voice,
-) -> Vec<(OsString, OsString)> {
+fn environment(arguments: &RunArguments, reach: Reach, id: &SessionId, voice: Voice) -> Vec<(OsString, OsString)> {
     let wishes = Wishes { proxy: arguments.proxy_env, settings: &arguments.env, clear: arguments.env_clear };
-    let sockets = sockets.iter().map(|socket| socket.path().to_owned()).collect();
-    let reach = Reach { sockets, host_ports: ports.inside(), ..Reach::default() };
     let caller: Vec<_> = env::vars_os().collect();
     let environment = environment::compose(&caller, &id.to_string(), &wishes, &reach);
     if !environment.removed.is_empty() {

@@ -13,7 +13,7 @@
 
 use std::convert::Infallible;
 use std::ffi::OsString;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -56,6 +56,9 @@ pub struct Spec {
     pub protected: Vec<Protected>,
     /// Unix sockets of the host that may be connected to.
     pub unix_sockets: Vec<AllowedSocket>,
+    /// Descriptors from 3 up that the command has under the same numbers: open, each once, not close-on-exec, and nothing
+    /// else's. [`Embryo::conceive`](crate::Embryo::conceive) judges them, and closes them here.
+    pub passed: Vec<RawFd>,
     /// Ports of the sandbox's loopback on which netbox listens, at most [`MAX_HOST_PORTS`](crate::MAX_HOST_PORTS), each
     /// once and none of netbox's own.
     pub host_ports: Vec<u16>,
@@ -79,6 +82,7 @@ fn prepare(spec: &Spec, mask: &SigSet, channel: &Channel) -> Result<Errno, Failu
     drop_privileges()?;
     come_under_supervision(channel)?;
     sys::close_from_on_exec(3).at(Step::Privileges, "closing descriptors")?;
+    spec.passed.iter().try_for_each(|fd| sys::keep_on_exec(*fd)).at(Step::Privileges, "keeping descriptors")?;
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(mask), None).at(Step::Privileges, "the signal mask")?;
     Ok(match exec(spec) {
         Err(errno) => errno,

@@ -1,7 +1,8 @@
 //! What the command may inherit.
 //!
 //! An open descriptor wins over every namespace: a socket of the host stays in the host's network, a directory of the
-//! host defeats the mounts. So from 3 up everything is closed, in every process of ours; and 0, 1 and 2 are looked at:
+//! host defeats the mounts. So from 3 up everything is closed, in every process of ours, but what was asked for by number
+//! ([`passed`](crate::passed)). That, and 0, 1 and 2, are looked at:
 //!
 //! * files, pipes, terminals, connected unix stream and seqpacket sockets, and the harmless devices pass;
 //! * an internet stream socket stays outside and is relayed through a pipe (connecting it elsewhere is a matter of two
@@ -9,12 +10,8 @@
 //! * all else is refused: unix datagram and unconnected sockets, directories, other devices, and what has no file type
 //!   at all (namespaces, pidfds, epoll, io_uring).
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
-use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -28,10 +25,8 @@ use nix::sys::statfs::{
 use nix::unistd::pipe2;
 
 use crate::error::{At, Failure, Step};
+use crate::relay::Relay;
 use crate::sys;
-
-/// How long the end of a run waits for a peer to take what the command wrote.
-const DELIVERY: Duration = Duration::from_secs(5);
 
 /// Closes everything from 3 up but `keep`, in the calling process.
 ///
@@ -39,15 +34,24 @@ const DELIVERY: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// The error of close_range(2) (Linux 5.9).
-pub fn close_inherited(keep: Option<RawFd>) -> io::Result<()> {
-    match keep.filter(|fd| *fd >= 3) {
-        Some(fd) => {
-            sys::close_range(3, fd - 1)?;
-            sys::close_range(fd + 1, RawFd::MAX)?;
-        }
-        None => sys::close_range(3, RawFd::MAX)?,
+pub fn close_inherited(keep: &[RawFd]) -> io::Result<()> {
+    Ok(close_others(keep.to_vec())?)
+}
+
+/// Closes everything from 3 up but these.
+pub(crate) fn close_others(mut keep: Vec<RawFd>) -> nix::Result<()> {
+    keep.sort_unstable();
+    let mut first = 3;
+    for kept in keep {
+        sys::close_range(first, kept - 1)?;
+        first = first.max(kept + 1);
     }
-    Ok(())
+    sys::close_range(first, RawFd::MAX)
+}
+
+/// Whether a descriptor of this number is open in this process.
+pub fn is_open(number: RawFd) -> bool {
+    sys::is_open(number)
 }
 
 /// A descriptor of our own for the file that the caller left open as `number`.
@@ -65,7 +69,7 @@ pub(crate) struct Standard {
     relays: Vec<Relay>,
 }
 
-enum Verdict {
+pub(crate) enum Verdict {
     Pass,
     Relay,
     Refuse(&'static str),
@@ -80,10 +84,7 @@ impl Standard {
             match judge(fd).at(Step::Descriptors, &format!("descriptor {number}"))? {
                 Verdict::Pass => {}
                 Verdict::Refuse(what) => {
-                    return Err(Failure::outcome(
-                        Step::Descriptors,
-                        format!("descriptor {number} is {what}, through which the command could leave the sandbox"),
-                    ));
+                    return Err(refusal(number as RawFd, what));
                 }
                 Verdict::Relay => {
                     let what = format!("a relay for descriptor {number}");
@@ -91,68 +92,27 @@ impl Standard {
                     let (read, write) = pipe2(OFlag::O_CLOEXEC).at(Step::Descriptors, &what)?;
                     let (inside, from, to) = if number == 0 { (read, socket, write) } else { (write, read, socket) };
                     standard.replacements[number] = Some(inside);
-                    standard.relays.push(Relay { from: File::from(from), to: File::from(to), inward: number == 0 });
+                    standard.relays.push(Relay::new(from, to, number == 0));
                 }
             }
         }
         Ok(standard)
     }
 
-    /// Starts the relays. The ends that belong to the command are closed here, so that end of file travels.
-    pub(crate) fn relay(self) -> Relays {
+    /// The relays. The ends that belong to the command are closed here, so that end of file travels.
+    pub(crate) fn into_relays(self) -> Vec<Relay> {
         drop(self.replacements);
-        let (done, all_done) = mpsc::channel();
-        for relay in self.relays {
-            // One that reads for the command waits on its peer, and nobody is left at the end to read what it brings.
-            let done = (!relay.inward).then(|| done.clone());
-            thread::spawn(move || {
-                relay.run();
-                drop(done);
-            });
-        }
-        Relays(all_done)
+        self.relays
     }
 }
 
-struct Relay {
-    from: File,
-    to: File,
-    inward: bool,
+/// Why a descriptor is not handed to the command.
+pub(crate) fn refusal(number: RawFd, what: &str) -> Failure {
+    let detail = format!("descriptor {number} is {what}, through which the command could leave the sandbox");
+    Failure::outcome(Step::Descriptors, detail)
 }
 
-impl Relay {
-    /// By reading and writing, not by `io::copy`: that splices, and splice(2) from a silent socket holds the pipe's lock.
-    /// The command at the other end would then wait for it where no signal reaches it.
-    fn run(mut self) {
-        let mut buffer = vec![0; 64 * 1024];
-        loop {
-            // An error ends it, as it would end the command's own use of the socket: what was copied is copied.
-            let length = match self.from.read(&mut buffer) {
-                Ok(0) => return,
-                Ok(length) => length,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => return,
-            };
-            if self.to.write_all(&buffer[..length]).is_err() {
-                return;
-            }
-        }
-    }
-}
-
-/// The threads that carry bytes between an internet socket outside and a pipe inside. Nothing is ever sent here: each
-/// thread that carries outward drops its end when it is done.
-pub(crate) struct Relays(Receiver<()>);
-
-impl Relays {
-    /// Waits until all that the command wrote is delivered, though not for ever on a peer that does not read. The
-    /// command's ends of the pipes are closed by now.
-    pub(crate) fn drain(self) {
-        let _ = self.0.recv_timeout(DELIVERY);
-    }
-}
-
-fn judge(fd: BorrowedFd) -> nix::Result<Verdict> {
+pub(crate) fn judge(fd: BorrowedFd) -> nix::Result<Verdict> {
     let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
     if flags.contains(OFlag::O_PATH) {
         return Ok(Verdict::Refuse("a path handle"));
@@ -216,6 +176,7 @@ fn judge_socket(fd: BorrowedFd) -> nix::Result<Verdict> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 

@@ -10,7 +10,7 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Step {
-    /// Looking at the descriptors 0, 1 and 2 that the command would inherit.
+    /// Looking at the descriptors that the command would inherit: 0, 1, 2 and those that are passed.
     Descriptors = 1,
     /// The socket pair between netbox and pid 1 of the sandbox.
     ControlSocket,
@@ -94,7 +94,7 @@ impl Step {
     /// What the step does, as the object of "cannot …".
     fn deed(self) -> &'static str {
         match self {
-            Step::Descriptors => "hand the standard descriptors to the command",
+            Step::Descriptors => "hand the descriptors to the command",
             Step::ControlSocket => "make the control socket",
             Step::Namespaces => "create the namespaces",
             Step::IdMaps => "map the user into the sandbox",

@@ -25,7 +25,7 @@ use nix::unistd::{ForkResult, Pid};
 
 use crate::command::{Spec, become_command};
 use crate::control_groups;
-use crate::descriptors::Standard;
+use crate::descriptors::{self, Standard};
 use crate::devices;
 use crate::error::{At, Failure, Step};
 use crate::further_sockets;
@@ -33,6 +33,7 @@ use crate::id_maps;
 use crate::message::{Channel, Order, Report};
 use crate::mounts;
 use crate::network::{self, Network};
+use crate::passed::{self, Passed};
 use crate::protection;
 use crate::resolver_files;
 use crate::supervisor;
@@ -59,9 +60,9 @@ impl Channels {
 }
 
 /// Pid 1's whole life. The channels are its ends; netbox's are already closed.
-pub(crate) fn run(spec: &Spec, standard: Standard, channels: Channels) -> ! {
+pub(crate) fn run(spec: &Spec, standard: Standard, passed: Passed, channels: Channels) -> ! {
     let Channels { main, supervisor, sockets } = channels;
-    match live(spec, standard, &main, supervisor, sockets) {
+    match live(spec, standard, passed, &main, supervisor, sockets) {
         Ok(()) => exit(0),
         Err(failure) => {
             // When netbox is gone there is nobody to tell.
@@ -74,11 +75,12 @@ pub(crate) fn run(spec: &Spec, standard: Standard, channels: Channels) -> ! {
 fn live(
     spec: &Spec,
     standard: Standard,
+    passed: Passed,
     channel: &Channel,
     supervisor: Channel,
     sockets: Channel,
 ) -> Result<(), Failure> {
-    let mask = tie_to_netbox(standard, [channel, &supervisor, &sockets])?;
+    let mask = tie_to_netbox(standard, passed, [channel, &supervisor, &sockets])?;
     let (walls, network) = build(spec)?;
     if !hand_over(channel, network, &walls)? {
         return Ok(());
@@ -88,7 +90,7 @@ fn live(
 }
 
 /// Stage 1. From here on, netbox's end is this process's end. Returns the signal mask that netbox had.
-fn tie_to_netbox(standard: Standard, channels: [&Channel; 3]) -> Result<SigSet, Failure> {
+fn tie_to_netbox(standard: Standard, passed: Passed, channels: [&Channel; 3]) -> Result<SigSet, Failure> {
     let step = Step::Handshake;
     prctl::set_pdeathsig(Signal::SIGKILL).at(step, "PR_SET_PDEATHSIG")?;
     // getppid(2) is 0 across a pid namespace, so that a parent which died before the line above cannot be told that
@@ -105,14 +107,9 @@ fn tie_to_netbox(standard: Standard, channels: [&Channel; 3]) -> Result<SigSet, 
     }
     // All that netbox had open is closed; `standard` and its relays are forgotten, not dropped, as their numbers go.
     std::mem::forget(standard);
-    let mut own = channels.map(|channel| channel.as_fd().as_raw_fd());
-    own.sort_unstable();
-    let mut first = 3;
-    for kept in own {
-        sys::close_range(first, kept - 1).at(step, "close_range")?;
-        first = kept + 1;
-    }
-    sys::close_range(first, i32::MAX).at(step, "close_range")?;
+    let mut keep = passed.settle().at(step, "descriptor")?;
+    keep.extend(channels.map(|channel| channel.as_fd().as_raw_fd()));
+    descriptors::close_others(keep).at(step, "close_range")?;
     let mut mask = SigSet::empty();
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut mask)).at(step, "sigprocmask")?;
     Ok(mask)
@@ -165,6 +162,7 @@ fn start_command(spec: &Spec, mask: &SigSet, netbox: &Channel, supervisor: &Chan
     for number in 0..3 {
         sys::place_at(&null, number).at(step, "`/dev/null`")?;
     }
+    passed::close(&spec.passed).at(step, "close_range")?;
     loop {
         match ours.next_report().at(step, "the channel to the command")? {
             Some((Report::Ready(_), _)) => {

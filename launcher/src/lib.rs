@@ -27,7 +27,9 @@ mod message;
 mod mount_table;
 mod mounts;
 mod network;
+mod passed;
 mod protection;
+mod relay;
 mod resolver_files;
 mod sandbox;
 mod supervisor;
@@ -36,7 +38,7 @@ mod sys;
 mod system_call_filter;
 
 pub use command::Spec;
-pub use descriptors::{close_inherited, inherited};
+pub use descriptors::{close_inherited, inherited, is_open};
 pub use devices::{Device, NoDevice};
 pub use error::{Failure, Step};
 pub use further_sockets::SocketMaker;

@@ -13,13 +13,15 @@ use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
 use crate::command::Spec;
-use crate::descriptors::{Relays, Standard};
+use crate::descriptors::Standard;
 use crate::error::{At, Failure, Step};
 use crate::further_sockets::SocketMaker;
 use crate::id_maps;
 use crate::init::{self, Channels};
 use crate::message::{Channel, Order, Report};
 use crate::network::Listeners;
+use crate::passed::Passed;
+use crate::relay::{Relay, Relays};
 use crate::supervisor::{AllowedSocket, Judge, Supervision};
 use crate::sys::{self, Cloned};
 
@@ -54,7 +56,7 @@ pub struct Embryo {
     init: Init,
     channels: Channels,
     allowed: Vec<AllowedSocket>,
-    standard: Standard,
+    relays: Vec<Relay>,
 }
 
 impl Embryo {
@@ -69,19 +71,22 @@ impl Embryo {
         // A caller that ignores SIGCHLD would have its children reaped by the kernel, and their ends untold.
         sys::set_disposition(Signal::SIGCHLD, false).at(Step::Handshake, "SIGCHLD")?;
         let standard = Standard::judge()?;
+        let passed = Passed::judge(&spec.passed)?;
         let (channels, theirs) = Channels::pair().at(Step::ControlSocket, "")?;
         match sys::clone3(NAMESPACES).at(Step::Namespaces, "")? {
             Cloned::Child => {
                 // First of all: with netbox's end open here, its death would never read as end of file.
                 drop(channels);
-                init::run(spec, standard, theirs)
+                init::run(spec, standard, passed, theirs)
             }
             Cloned::Parent(pid) => {
                 drop(theirs);
                 let init = Init(Some(pid));
+                let mut relays = standard.into_relays();
+                relays.extend(passed.into_relays().at(Step::Descriptors, "close_range")?);
                 id_maps::write_outer(pid)?;
                 channels.main.order(Order::Mapped).at(Step::Handshake, "the channel to pid 1")?;
-                Ok(Embryo { init, channels, allowed: spec.unix_sockets.clone(), standard })
+                Ok(Embryo { init, channels, allowed: spec.unix_sockets.clone(), relays })
             }
         }
     }
@@ -98,7 +103,7 @@ impl Embryo {
                 let listeners = Listeners::from_descriptors(counts, descriptors)
                     .ok_or_else(|| Failure::outcome(step, "pid 1 sent other sockets than it announced"))?;
                 let walls = walls.split(' ').map(str::to_owned).collect();
-                let relays = Some(self.standard.relay());
+                let relays = Some(Relays::start(self.relays));
                 let inside = listeners.capture[0].as_fd().try_clone_to_owned().at(step, "a listener")?;
                 let Channels { main: channel, supervisor, sockets } = self.channels;
                 let sandbox = Sandbox {

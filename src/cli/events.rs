@@ -18,13 +18,17 @@ impl EventDestination {
             None if text == "-" => Err("`--events -`: to write to stdout, name its descriptor: `fd:1`".into()),
             None if text.is_empty() => Err("`--events` needs a file or `fd:N`".into()),
             None => Ok(Self::File(PathBuf::from(text))),
-            Some(digits) => match digits.parse::<i32>() {
-                // One spelling only: not `+3`, `03` or `-1`.
-                Ok(number) if number >= 0 && number.to_string() == digits => Ok(Self::Descriptor(number)),
-                _ => Err(format!("`--events fd:{digits}`: write the number of an open descriptor, as in `fd:3`")),
+            Some(digits) => match descriptor_number(digits) {
+                Some(number) => Ok(Self::Descriptor(number)),
+                None => Err(format!("`--events fd:{digits}`: write the number of an open descriptor, as in `fd:3`")),
             },
         }
     }
+}
+
+/// One spelling only: not `+3`, `03` or `-1`.
+pub(super) fn descriptor_number(digits: &str) -> Option<i32> {
+    digits.parse().ok().filter(|number: &i32| *number >= 0 && number.to_string() == digits)
 }
 
 #[cfg(test)]

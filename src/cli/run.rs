@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
+use super::events::descriptor_number;
 use super::{HostPortArgument, PolicyArguments, ProjectArguments, PublishArgument, Setting, When};
 use crate::duration;
 
@@ -54,6 +55,13 @@ pub struct RunArguments {
     #[arg(long)]
     pub env_clear: bool,
 
+    /// Hand a descriptor that netbox inherited to the command, under the same number
+    ///
+    /// Repeatable. A file, a pipe or a connected unix socket is passed as it is; an internet socket stays outside and is
+    /// relayed; what could lead out of the sandbox is refused. All others are closed.
+    #[arg(long, value_name = "N", value_parser = passed_descriptor)]
+    pub pass_fd: Vec<i32>,
+
     /// Let one unix socket of the host through, which has this path now
     ///
     /// Repeatable. Whatever serves it answers to the command as it does to you.
@@ -100,6 +108,14 @@ pub struct RunArguments {
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+fn passed_descriptor(text: &str) -> Result<i32, String> {
+    match descriptor_number(text) {
+        Some(0..=2) => Err("0, 1 and 2 are the command's in any case".into()),
+        Some(number) => Ok(number),
+        None => Err("write the number of an open descriptor, as in `3`".into()),
+    }
 }
 
 /// Which proxy variables the command sees.

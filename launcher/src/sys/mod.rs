@@ -55,6 +55,12 @@ pub(crate) fn close_range(first: RawFd, last: RawFd) -> nix::Result<()> {
     Errno::result(result).map(drop)
 }
 
+/// Clears close-on-exec.
+pub(crate) fn keep_on_exec(number: RawFd) -> nix::Result<()> {
+    // SAFETY: sets a flag on a descriptor; touches no memory.
+    Errno::result(unsafe { libc::fcntl(number, libc::F_SETFD, 0) }).map(drop)
+}
+
 /// Marks every descriptor from `first` up as close-on-exec (Linux 5.11).
 pub(crate) fn close_from_on_exec(first: RawFd) -> nix::Result<()> {
     // SAFETY: sets a flag on descriptors; touches no memory.
@@ -86,9 +92,15 @@ pub(crate) fn duplicate(number: RawFd) -> nix::Result<OwnedFd> {
     }
 }
 
-/// Puts `fd` at the number `at` (0, 1 or 2), without close-on-exec.
+/// Whether a descriptor of this number is open in this process.
+pub(crate) fn is_open(number: RawFd) -> bool {
+    // SAFETY: fcntl checks the number, and F_GETFD takes no argument.
+    unsafe { libc::fcntl(number, libc::F_GETFD) >= 0 }
+}
+
+/// Puts `fd` at the number `at`, without close-on-exec.
 pub(crate) fn place_at(fd: &impl AsRawFd, at: RawFd) -> nix::Result<()> {
-    // SAFETY: dup2 on the standard descriptors, which no `OwnedFd` holds.
+    // SAFETY: dup2 on the standard descriptors and on inherited ones, which no `OwnedFd` holds.
     let result = unsafe { libc::dup2(fd.as_raw_fd(), at) };
     Errno::result(result).map(drop)
 }
