@@ -21,6 +21,7 @@ mod ports;
 mod proxy;
 mod reach;
 mod refuse;
+mod several;
 mod signals;
 mod unix_sockets;
 mod usage;
@@ -57,6 +58,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         derived::TESTS,
         environment::TESTS,
         ports::TESTS,
+        several::TESTS,
         proxy::TESTS,
         explicit::TESTS,
     ];
