@@ -82,7 +82,7 @@ pub fn doctor(arguments: &DoctorArguments) -> u8 {
         // The command of the sandbox that was built to see whether one can be.
         return 0;
     }
-    let (protected, unprotected) = match protected::find() {
+    let (protected, unprotected) = match protected::find(&[]) {
         Ok(found) => (found.protected, None),
         Err(why) => (Vec::new(), Some(why)),
     };

@@ -36,7 +36,7 @@ pub fn print(command: &[OsString], effective: &Effective, ports: &Ports, as_json
     writeln!(out, "mode     {}", policy.mode())?;
     for UsedFile { layer, path, standing, .. } in &effective.files {
         let path = netbox_config::quote(path.as_os_str().as_encoded_bytes());
-        writeln!(out, "file     {path}  ({}, {standing})", layer.as_str())?;
+        writeln!(out, "file     {path}  ({}, {})", layer.as_str(), standing.as_str())?;
     }
     for (verb, rules) in [("allow", policy.allow()), ("deny", policy.deny())] {
         for rule in rules {
@@ -62,6 +62,6 @@ fn file(file: &UsedFile) -> Value {
         "layer": file.layer.as_str(),
         "path": file.path.to_string_lossy(),
         "sha256": file.digest,
-        "standing": file.standing,
+        "standing": file.standing.as_str(),
     })
 }

@@ -1,19 +1,18 @@
 //! What decides later runs of netbox, and so is out of the command's reach: the user's policy files, what netbox
 //! remembers, and netbox itself.
 //!
-//! It is the places that this run's environment names, and the usual ones if there is something. What cannot be held so
-//! is an earlier place in PATH at which another `netbox` is put, or a shell's start-up file: those are files like others.
+//! It is the places that this run's environment names, and the usual ones if there is something; and the files that this
+//! run's policy is made from. A project's file is known by its content, so it is enough that the command cannot write it:
+//! what it puts in its place is not trusted. What cannot be held so is an earlier place in PATH at which another `netbox`
+//! is put, or a shell's start-up file: those are files like others.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-use netbox_config::quote;
 use netbox_launcher::{Protected, effective_uid};
-use nix::unistd::{Uid, User};
 
-/// The system's own directory of policy files. To a user it is out of reach as it is.
-const SYSTEM: &str = "/etc/netbox";
+use crate::policy::{UsedFile, places, shown};
 
 /// How many entries of a directory are looked at: there are a handful.
 const MAX_ENTRIES: usize = 4096;
@@ -25,15 +24,16 @@ pub struct Found {
     pub warnings: Vec<String>,
 }
 
-/// Finds it, and makes the directories that are missing: else the command could make them.
+/// Finds it, and makes the directories that are missing: else the command could make them. `files` are those of this run.
 ///
 /// # Errors
 /// Why something cannot be protected, in words.
-pub fn find() -> Result<Found, String> {
+pub fn find(files: &[UsedFile]) -> Result<Found, String> {
     let mut found = Found::default();
-    let mut directories: Vec<(PathBuf, u32)> = own_directories().into_iter().map(|path| (path, 0o700)).collect();
+    let mut directories: Vec<(PathBuf, u32)> = places::all().into_iter().map(|path| (path, 0o700)).collect();
     if effective_uid() == 0 {
-        directories.push((SYSTEM.into(), 0o755));
+        // To a user it is out of reach as it is.
+        directories.push((places::SYSTEM_DIRECTORY.into(), 0o755));
     }
     for (path, mode) in directories {
         let cannot =
@@ -45,6 +45,9 @@ pub fn find() -> Result<Found, String> {
                 shown(&file)
             ));
         }
+    }
+    for file in files {
+        found.protected.push(protect(file)?);
     }
     for path in own_programs() {
         match Protected::in_place(&path) {
@@ -65,36 +68,19 @@ pub fn find() -> Result<Found, String> {
     Ok(found)
 }
 
-fn shown(path: &Path) -> String {
-    quote(path.as_os_str().as_encoded_bytes()).to_string()
-}
-
-/// The directories of the user's configuration and of what netbox remembers: as the environment says, which are made,
-/// and the usual ones, if something is there.
-fn own_directories() -> Vec<PathBuf> {
-    let mut all = Vec::new();
-    for (variable, usual) in [("XDG_CONFIG_HOME", ".config"), ("XDG_STATE_HOME", ".local/state")] {
-        let usual = home().map(|home| home.join(usual).join("netbox"));
-        match (absolute(variable), usual) {
-            (Some(named), usual) => {
-                all.push(named.join("netbox"));
-                all.extend(usual.filter(|path| fs::symlink_metadata(path).is_ok()));
-            }
-            (None, usual) => all.extend(usual),
-        }
+fn protect(file: &UsedFile) -> Result<Protected, String> {
+    let cannot = |error: io::Error| format!("cannot protect {}: {error}", shown(&file.written));
+    if file.is_known_by_content() {
+        return Protected::by_content(&file.path).map_err(cannot);
     }
-    all.sort();
-    all.dedup();
-    all
-}
-
-/// As the XDG base directory specification says: a variable with a relative path is one that is not set.
-fn absolute(variable: &str) -> Option<PathBuf> {
-    env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
-}
-
-fn home() -> Option<PathBuf> {
-    absolute("HOME").or_else(|| Some(User::from_uid(Uid::from_raw(effective_uid())).ok()??.dir))
+    let protected = Protected::in_place(&file.written).map_err(cannot)?;
+    if protected.has_other_names() {
+        return Err(format!(
+            "{} has another name (a hard link), under which the command could change it; replace it by a copy",
+            shown(&file.written)
+        ));
+    }
+    Ok(protected)
 }
 
 /// The paths of this program: where it is, and what it was called by.

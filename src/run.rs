@@ -108,7 +108,7 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
         devices::warning(typed, device).iter().for_each(|warning| voice.warn(warning));
     }
     let published = published::open(&ports.published, voice).map_err(|(text, hint)| Fault { text, hint })?;
-    let protected = protected::find().map_err(|text| Fault { text, hint: None })?;
+    let protected = protected::find(&effective.files).map_err(|text| Fault { text, hint: None })?;
     protected.warnings.iter().for_each(|warning| voice.warn(warning));
     let reach = Reach {
         sockets: unix_sockets.iter().map(|socket| socket.path().to_owned()).collect(),

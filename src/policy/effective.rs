@@ -18,12 +18,51 @@ pub struct Effective {
 #[derive(Clone, Debug)]
 pub struct UsedFile {
     pub layer: Layer,
+    /// As it was named or looked for, absolute; there may be links on the way.
+    pub written: PathBuf,
     /// Where it lies: absolute, without links.
     pub path: PathBuf,
     /// SHA-256 of its bytes.
     pub digest: String,
-    /// Why it counts, in one word: `system`, `user`, `named`, `trusted`, `pinned` or `narrows`.
-    pub standing: &'static str,
+    pub standing: Standing,
+}
+
+/// Why a file counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is the system's.
+    System,
+    /// It is the user's own.
+    User,
+    /// `--config` names it.
+    Named,
+    /// The project's, and a person accepted it.
+    Trusted,
+    /// The project's, and `--trust-project` gives its digest.
+    Pinned,
+    /// The project's, and it is proved to allow nothing more.
+    Narrows,
+}
+
+impl Standing {
+    /// One word for people and machines.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Named => "named",
+            Self::Trusted => "trusted",
+            Self::Pinned => "pinned",
+            Self::Narrows => "narrows",
+        }
+    }
+}
+
+impl UsedFile {
+    /// Whether its bytes are judged on every run, so that others in its place change nothing.
+    pub fn is_known_by_content(&self) -> bool {
+        matches!(self.standing, Standing::Trusted | Standing::Pinned | Standing::Narrows)
+    }
 }
 
 impl Effective {
@@ -47,7 +86,7 @@ impl Effective {
         }
         for file in &self.files {
             let path = super::shown(&file.path);
-            voice.detail(format_args!("policy file {path} ({}, {})", file.layer.as_str(), file.standing));
+            voice.detail(format_args!("policy file {path} ({}, {})", file.layer.as_str(), file.standing.as_str()));
         }
     }
 

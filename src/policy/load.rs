@@ -7,13 +7,13 @@ use netbox_config::{Compiled, FileErrors, Layer, PolicyFile, Source, Stack};
 
 use super::ask::Terminal;
 use super::derived;
-use super::effective::{Effective, UsedFile};
+use super::effective::{Effective, Standing, UsedFile};
 use super::expanded::{self, Expanded};
 use super::find::{self, Place};
 use super::owner::Demand;
 use super::read::Text;
 use super::store::Store;
-use super::trust::{self, Candidate, Standing, Verdict};
+use super::trust::{self, Candidate, Verdict};
 use super::{Refused, places, shown, way};
 use crate::cli::PolicyArguments;
 use crate::policy_flags;
@@ -75,7 +75,7 @@ pub fn load(arguments: &PolicyArguments, pinned: Option<&str>, asking: Asking) -
         compiled = compile(&stack, &expanded)?;
     }
     if let (Some(text), Some(standing)) = (project, standing) {
-        files.used.push(UsedFile::new(Layer::Project, text, standing.as_str()));
+        files.used.push(UsedFile::new(Layer::Project, &text.path, text, standing));
     }
     Ok(Effective { compiled, files: files.used })
 }
@@ -175,7 +175,7 @@ impl Files {
         // Never skipped: what cannot be looked at may be there.
         if let Some(text) = way::read(system, Demand::Root)? {
             self.add(Layer::System, system, &text)?;
-            self.used.push(UsedFile::new(Layer::System, &text, "system"));
+            self.used.push(UsedFile::new(Layer::System, system, &text, Standing::System));
         }
         let path = places::configuration().map(|folder| folder.join("config.toml")).filter(|_| user);
         let Some(path) = path else { return Ok(()) };
@@ -186,7 +186,7 @@ impl Files {
         }
         if let Some(text) = way::read(&path, Demand::ThisOrRoot).map_err(|refused| refused.or_hint(hint))? {
             self.add(Layer::User, &path, &text)?;
-            self.used.push(UsedFile::new(Layer::User, &text, "user"));
+            self.used.push(UsedFile::new(Layer::User, &path, &text, Standing::User));
         }
         Ok(())
     }
@@ -196,11 +196,12 @@ impl Files {
         if path.as_os_str().is_empty() {
             return Err(Refused::usage("`--config` needs the name of a file"));
         }
-        let Some(text) = way::read(&working.join(path), Demand::ThisCallerOrRoot)? else {
+        let written = working.join(path);
+        let Some(text) = way::read(&written, Demand::ThisCallerOrRoot)? else {
             return Err(Refused::new(format!("`--config`: there is no file {}", shown(path))));
         };
         self.add(Layer::Project, path, &text)?;
-        self.used.push(UsedFile::new(Layer::Project, &text, "named"));
+        self.used.push(UsedFile::new(Layer::Project, &written, &text, Standing::Named));
         Ok(())
     }
 
@@ -225,7 +226,8 @@ impl Files {
 }
 
 impl UsedFile {
-    fn new(layer: Layer, text: &Text, standing: &'static str) -> Self {
-        Self { layer, path: text.path.clone(), digest: text.digest(), standing }
+    fn new(layer: Layer, written: &Path, text: &Text, standing: Standing) -> Self {
+        let (written, path) = (written.to_owned(), text.path.clone());
+        Self { layer, written, path, digest: text.digest(), standing }
     }
 }

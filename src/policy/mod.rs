@@ -23,7 +23,7 @@ mod expanded;
 mod find;
 mod load;
 mod owner;
-mod places;
+pub mod places;
 mod read;
 mod shell;
 mod store;
@@ -63,9 +63,10 @@ impl Refused {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// With this remedy, unless there is one.
-    pub fn or_hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: self.hint.or_else(|| Some(hint.into())), ..self }
+    /// With this remedy beside the one that there may be.
+    pub fn or_hint(self, hint: &str) -> Self {
+        let hint = self.hint.map_or_else(|| hint.to_owned(), |first| format!("{first}; or {hint}"));
+        Self { hint: Some(hint), ..self }
     }
 }
 

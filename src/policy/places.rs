@@ -10,6 +10,9 @@ use nix::unistd::{User, geteuid};
 /// The system's policy file.
 pub const SYSTEM: &str = "/etc/netbox/config.toml";
 
+/// Where it lies.
+pub const SYSTEM_DIRECTORY: &str = "/etc/netbox";
+
 /// The user's configuration: `$XDG_CONFIG_HOME/netbox`, or `~/.config/netbox`.
 pub fn configuration() -> Option<PathBuf> {
     below("XDG_CONFIG_HOME", ".config")
@@ -20,21 +23,35 @@ pub fn state() -> Option<PathBuf> {
     below("XDG_STATE_HOME", ".local/state")
 }
 
-/// As the XDG base directory specification says: a variable with a relative path is one that is not set.
+/// Both, as the environment says; and the usual ones if something is there, since another run may go by these.
+pub fn all() -> Vec<PathBuf> {
+    let usual = |folder: &str| home().map(|home| home.join(folder).join("netbox"));
+    let usual = [usual(".config"), usual(".local/state")].into_iter().flatten();
+    let there = usual.filter(|path| fs::symlink_metadata(path).is_ok());
+    let mut all: Vec<_> = [configuration(), state()].into_iter().flatten().chain(there).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
 fn below(variable: &str, usual: &str) -> Option<PathBuf> {
-    let named = env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
-    Some(named.or_else(|| home().map(|home| home.join(usual)))?.join("netbox"))
+    Some(absolute(variable).or_else(|| home().map(|home| home.join(usual)))?.join("netbox"))
+}
+
+/// As the XDG base directory specification says: a variable with a relative path is one that is not set.
+fn absolute(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 /// The user's home.
 pub fn home() -> Option<PathBuf> {
-    let named = env::var_os("HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    named.or_else(|| Some(User::from_uid(geteuid()).ok()??.dir))
+    absolute("HOME").or_else(|| Some(User::from_uid(geteuid()).ok()??.dir))
 }
 
 /// Whether something lies at a path, if only a link that leads nowhere.
 ///
-/// What is in somebody else's directory that is closed to this user is nothing of this user's: HOME may be root's.
+/// What would be behind something of somebody else's, a directory that is closed to this user or what is no directory, is
+/// nothing of this user's: HOME may be root's, or `/dev/null`.
 ///
 /// # Errors
 /// It cannot be told.
@@ -46,10 +63,10 @@ pub fn is_there(path: &Path) -> io::Result<bool> {
             let above = path.ancestors().skip(1).find_map(|above| fs::symlink_metadata(above).ok());
             Ok(above.is_some_and(|above| above.is_symlink()))
         }
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            // The deepest directory that can be looked at is the one that is closed.
-            let closed = path.ancestors().skip(1).find_map(|above| fs::metadata(above).ok());
-            if closed.is_some_and(|closed| closed.uid() != geteuid().as_raw()) { Ok(false) } else { Err(error) }
+        Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::NotADirectory) => {
+            // The deepest that can be looked at is what is closed, or is no directory.
+            let end = path.ancestors().skip(1).find_map(|above| fs::metadata(above).ok());
+            if end.is_some_and(|end| end.uid() != geteuid().as_raw()) { Ok(false) } else { Err(error) }
         }
         Err(error) => Err(error),
     }

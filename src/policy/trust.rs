@@ -17,7 +17,7 @@ use super::expanded::{self, Expanded};
 use super::find::Place;
 use super::read::{self, Text};
 use super::store::{Derived, Record, Store};
-use super::{Refused, change::Change, shown};
+use super::{Refused, change::Change, effective::Standing, shown};
 
 /// What is judged.
 pub struct Candidate<'a> {
@@ -33,28 +33,6 @@ pub struct Candidate<'a> {
     pub searched: bool,
     /// The digest that `--trust-project` gives.
     pub pinned: Option<&'a str>,
-}
-
-/// Why it counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// A person accepted it.
-    Trusted,
-    /// `--trust-project`.
-    Pinned,
-    /// It is proved to allow nothing more.
-    Narrows,
-}
-
-impl Standing {
-    /// One word for people and machines.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Trusted => "trusted",
-            Self::Pinned => "pinned",
-            Self::Narrows => "narrows",
-        }
-    }
 }
 
 /// Whether it does.

@@ -27,6 +27,9 @@ pub enum Kernel {
     NoNetworkNamespaceLeft,
 }
 
+const RESET: [libc::c_int; 7] =
+    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
+
 /// What a child gets besides its arguments.
 #[derive(Debug)]
 pub struct Birth {
@@ -34,6 +37,8 @@ pub struct Birth {
     pub descriptors: Vec<(OwnedFd, RawFd)>,
     /// See there.
     pub kernel: Kernel,
+    /// The terminal of the session that it leads; without one it is in that of the tests.
+    pub terminal: Option<OwnedFd>,
 }
 
 impl Birth {
@@ -51,10 +56,17 @@ impl Birth {
         };
         let filter = (self.kernel == Kernel::RefusesNamespaces).then(refuse_namespaces);
         let born = move || {
-            for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+            for signal in RESET {
                 // Whoever started the tests in the background may have had these ignored, and that is inherited.
                 // SAFETY: SIG_DFL is no handler of ours.
                 unsafe { libc::signal(signal, libc::SIG_DFL) };
+            }
+            if let Some(terminal) = &self.terminal {
+                // SAFETY: neither takes a pointer.
+                unsafe {
+                    check(libc::setsid())?;
+                    check(libc::ioctl(terminal.as_raw_fd(), libc::TIOCSCTTY, 0))?;
+                }
             }
             if own_user_namespace {
                 // SAFETY: unshare takes no pointers, and the child has one thread.

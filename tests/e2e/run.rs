@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 
 use crate::child::{Birth, Kernel};
 use crate::outcome::{Outcome, read_events};
+use crate::terminal::Terminal;
 use crate::world::World;
 
 /// A program that takes longer hangs. The slowest, a Java compiler on a busy machine, takes a tenth of that.
@@ -32,6 +33,7 @@ pub struct Run<'w> {
     folder: PathBuf,
     stdin: Input,
     stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
     birth: Birth,
 }
 
@@ -54,9 +56,9 @@ impl<'w> Run<'w> {
             before.extend(["--events".into(), events.clone().into(), "--".into()]);
         }
         let environment = world.environment().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        let birth = Birth { descriptors: Vec::new(), kernel: Kernel::Willing };
+        let birth = Birth { descriptors: Vec::new(), kernel: Kernel::Willing, terminal: None };
         let folder = world.path("home");
-        Self { world, before, events, environment, folder, stdin: Input::Nothing, stdout: None, birth }
+        Self { world, before, events, environment, folder, stdin: Input::Nothing, stdout: None, stderr: None, birth }
     }
 
     /// `netbox proxy serve` with these flags, on a port of the system's choice.
@@ -112,6 +114,18 @@ impl<'w> Run<'w> {
         self
     }
 
+    /// This terminal, as a shell in a window of its own has it.
+    pub fn on(mut self, terminal: &Terminal) -> Self {
+        self.birth.terminal = Some(terminal.inner());
+        self.stdin_from(terminal.inner()).stdout_to(terminal.inner()).stderr_to(terminal.inner())
+    }
+
+    /// This descriptor as standard error, which is then not in the outcome.
+    pub fn stderr_to(mut self, descriptor: impl Into<OwnedFd>) -> Self {
+        self.stderr = Some(descriptor.into());
+        self
+    }
+
     /// A further descriptor that the program inherits under this number.
     pub fn descriptor(mut self, descriptor: impl Into<OwnedFd>, number: RawFd) -> Self {
         self.birth.descriptors.push((descriptor.into(), number));
@@ -152,7 +166,8 @@ impl<'w> Run<'w> {
             Input::Open => (Stdio::piped(), None),
         };
         let stdout = self.stdout.map_or_else(Stdio::piped, Stdio::from);
-        command.stdin(stdin).stdout(stdout).stderr(Stdio::piped());
+        let stderr = self.stderr.map_or_else(Stdio::piped, Stdio::from);
+        command.stdin(stdin).stdout(stdout).stderr(stderr);
         self.birth.prepare(&mut command, &self.world.identity);
         let line = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
         let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start `{line}`: {error}"));
@@ -279,7 +294,7 @@ impl Drop for Running {
 
 /// What a program writes, as it comes.
 #[derive(Debug)]
-struct Captured(Arc<(Mutex<Capture>, Condvar)>);
+pub struct Captured(Arc<(Mutex<Capture>, Condvar)>);
 
 #[derive(Debug, Default)]
 struct Capture {
@@ -288,7 +303,8 @@ struct Capture {
 }
 
 impl Captured {
-    fn start(mut pipe: impl Read + Send + 'static) -> Self {
+    /// Begins to read.
+    pub fn start(mut pipe: impl Read + Send + 'static) -> Self {
         let shared = Arc::new((Mutex::default(), Condvar::new()));
         let writer = Arc::clone(&shared);
         thread::spawn(move || {
@@ -309,7 +325,7 @@ impl Captured {
     }
 
     /// Whether the bytes came to be as `wanted` before their end, or before the time was over.
-    fn wait_for(&self, wanted: impl Fn(&[u8]) -> bool) -> bool {
+    pub fn wait_for(&self, wanted: impl Fn(&[u8]) -> bool) -> bool {
         let (capture, changed) = &*self.0;
         let capture = capture.lock().unwrap_or_else(PoisonError::into_inner);
         let go_on = |capture: &mut Capture| !capture.ended && !wanted(&capture.bytes);
@@ -318,7 +334,7 @@ impl Captured {
     }
 
     /// What came so far.
-    fn bytes(&self) -> Vec<u8> {
+    pub fn bytes(&self) -> Vec<u8> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner).bytes.clone()
     }
 

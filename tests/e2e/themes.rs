@@ -17,12 +17,14 @@ mod inside;
 mod lookups;
 mod modes;
 mod next_run;
+mod policy_files;
 mod ports;
 mod proxy;
 mod reach;
 mod refuse;
 mod several;
 mod signals;
+mod trust;
 mod unix_sockets;
 mod usage;
 
@@ -51,6 +53,8 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         escape::mounts::TESTS,
         escape::root::TESTS,
         next_run::TESTS,
+        trust::TESTS,
+        policy_files::TESTS,
         events::TESTS,
         usage::TESTS,
         check::TESTS,
