@@ -25,6 +25,10 @@ pub enum Kernel {
     NoUserNamespaceLeft,
     /// Further network namespaces: `user.max_net_namespaces` is 0.
     NoNetworkNamespaceLeft,
+    /// The packet filter: there is no netlink family of that name, as in a kernel without it.
+    HasNoPacketFilter,
+    /// To do what it says: `connect` succeeds and connects nothing, as if rules that were taken had no effect.
+    ConnectsNothing,
 }
 
 const RESET: [libc::c_int; 7] =
@@ -52,9 +56,14 @@ impl Birth {
         let limit = match self.kernel {
             Kernel::NoUserNamespaceLeft => Some(c"/proc/sys/user/max_user_namespaces"),
             Kernel::NoNetworkNamespaceLeft => Some(c"/proc/sys/user/max_net_namespaces"),
-            Kernel::Willing | Kernel::RefusesNamespaces => None,
+            _ => None,
         };
-        let filter = (self.kernel == Kernel::RefusesNamespaces).then(refuse_namespaces);
+        let filter = match self.kernel {
+            Kernel::RefusesNamespaces => Some(refuse_namespaces()),
+            Kernel::HasNoPacketFilter => Some(have_no_packet_filter()),
+            Kernel::ConnectsNothing => Some(connect_nothing()),
+            _ => None,
+        };
         let born = move || {
             for signal in RESET {
                 // Whoever started the tests in the background may have had these ignored, and that is inherited.
@@ -118,25 +127,58 @@ const NAMESPACES: libc::c_int = libc::CLONE_NEWUSER
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP;
 
+// Offsets in `struct seccomp_data`; the low half of an argument is at the lower address on the machines that netbox
+// runs on.
+const NUMBER: u32 = 0;
+const FIRST_ARGUMENT: u32 = 16;
+const THIRD_ARGUMENT: u32 = 32;
+
+fn word(offset: u32) -> sock_filter {
+    statement(BPF_LD | BPF_W | BPF_ABS, offset)
+}
+
+fn equal(value: u32, yes: u8, no: u8) -> sock_filter {
+    jump(BPF_JMP | BPF_JEQ | BPF_K, value, yes, no)
+}
+
+fn answer(errno: i32) -> sock_filter {
+    statement(BPF_RET | BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32)
+}
+
+fn allow() -> sock_filter {
+    statement(BPF_RET | BPF_K, libc::SECCOMP_RET_ALLOW)
+}
+
 /// `clone3` takes its flags from memory, which a filter cannot see: it is said not to exist, and callers fall back.
 fn refuse_namespaces() -> Vec<sock_filter> {
-    const NUMBER: u32 = 0;
-    // The low half of the first argument, which is at the lower address on the machines that netbox runs on.
-    const FIRST_ARGUMENT: u32 = 16;
-    let load = |offset| statement(BPF_LD | BPF_W | BPF_ABS, offset);
-    let jump = |kind, value, yes, no| jump(BPF_JMP | kind | BPF_K, value, yes, no);
-    let answer = |errno: i32| statement(BPF_RET | BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32);
     vec![
-        load(NUMBER),
-        jump(BPF_JEQ, libc::SYS_clone3 as u32, 4, 0),
-        jump(BPF_JEQ, libc::SYS_unshare as u32, 1, 0),
-        jump(BPF_JEQ, libc::SYS_clone as u32, 0, 4),
-        load(FIRST_ARGUMENT),
-        jump(BPF_JSET, NAMESPACES as u32, 1, 2),
+        word(NUMBER),
+        equal(libc::SYS_clone3 as u32, 4, 0),
+        equal(libc::SYS_unshare as u32, 1, 0),
+        equal(libc::SYS_clone as u32, 0, 4),
+        word(FIRST_ARGUMENT),
+        jump(BPF_JMP | BPF_JSET | BPF_K, NAMESPACES as u32, 1, 2),
         answer(libc::ENOSYS),
         answer(libc::EPERM),
-        statement(BPF_RET | BPF_K, libc::SECCOMP_RET_ALLOW),
+        allow(),
     ]
+}
+
+fn have_no_packet_filter() -> Vec<sock_filter> {
+    vec![
+        word(NUMBER),
+        equal(libc::SYS_socket as u32, 0, 5),
+        word(FIRST_ARGUMENT),
+        equal(libc::AF_NETLINK as u32, 0, 3),
+        word(THIRD_ARGUMENT),
+        equal(libc::NETLINK_NETFILTER as u32, 0, 1),
+        answer(libc::EPROTONOSUPPORT),
+        allow(),
+    ]
+}
+
+fn connect_nothing() -> Vec<sock_filter> {
+    vec![word(NUMBER), equal(libc::SYS_connect as u32, 0, 1), answer(0), allow()]
 }
 
 fn statement(code: u32, value: u32) -> sock_filter {

@@ -40,7 +40,7 @@ pub const TMUX: Program = Program { name: "tmux", package: "tmux" };
 /// See `Program`.
 pub const BWRAP: Program = Program { name: "bwrap", package: "bubblewrap" };
 
-const OWN: [(&str, &str); 16] = [
+const OWN: [(&str, &str); 17] = [
     ("probe.py", include_str!("programs/probe.py")),
     ("fetch.py", include_str!("programs/fetch.py")),
     ("wheel.py", include_str!("programs/wheel.py")),
@@ -52,6 +52,7 @@ const OWN: [(&str, &str); 16] = [
     ("Fetch.java", include_str!("programs/Fetch.java")),
     ("escape/calls.py", include_str!("programs/escape/calls.py")),
     ("escape/stand_in.py", include_str!("programs/escape/stand_in.py")),
+    ("escape/continuing.py", include_str!("programs/escape/continuing.py")),
     ("escape/sockets.py", include_str!("programs/escape/sockets.py")),
     ("escape/descriptors.py", include_str!("programs/escape/descriptors.py")),
     ("escape/processes.py", include_str!("programs/escape/processes.py")),

@@ -108,11 +108,12 @@ def raw_syscall(number, *arguments):
     return result if result >= 0 else -ctypes.get_errno()
 
 
-def race(path, tries):
+def race(path, tries, until="the end"):
     """Connects an internet socket to an address of the sandbox's own, again and again, while another thread puts a unix
     socket in the place of the descriptor and the path of a host's socket in the place of the address.
 
-    The first bytes of both addresses differ in the family alone: port and address of the one are text of the other.
+    The first bytes of both addresses differ in the family alone: port and address of the one are text of the other. With
+    `until` as `won` it stops once it got through.
     """
     os.chdir(os.path.dirname(path))
     name = os.path.basename(path).encode()
@@ -140,6 +141,8 @@ def race(path, tries):
     for _ in range(int(tries)):
         # An internet socket that connects says EINPROGRESS; 0 is a unix socket that is connected.
         won += LIBC.connect(number, address, 16) == 0
+        if won and until == "won":
+            break
     done.set()
     flipper.join()
     say("done, won", won)

@@ -20,6 +20,8 @@ tests![
     a_filter_that_refuses_namespaces_gives_125 needs [],
     no_user_namespace_left_gives_125 needs [],
     no_network_namespace_left_gives_125 needs [],
+    a_kernel_without_packet_filter_gives_125 needs [],
+    rules_without_effect_give_125 needs [],
 ];
 
 const FLAGS: [&str; 2] = ["--allow", "other.example.com"];
@@ -60,19 +62,28 @@ fn a_folder_gives_126(world: &World) {
 }
 
 fn a_filter_that_refuses_namespaces_gives_125(world: &World) {
-    does_not_run_without_isolation(world, Kernel::RefusesNamespaces);
+    does_not_run_without_isolation(world, Kernel::RefusesNamespaces, "namespace");
 }
 
 fn no_user_namespace_left_gives_125(world: &World) {
-    does_not_run_without_isolation(world, Kernel::NoUserNamespaceLeft);
+    does_not_run_without_isolation(world, Kernel::NoUserNamespaceLeft, "namespace");
 }
 
 fn no_network_namespace_left_gives_125(world: &World) {
-    does_not_run_without_isolation(world, Kernel::NoNetworkNamespaceLeft);
+    does_not_run_without_isolation(world, Kernel::NoNetworkNamespaceLeft, "namespace");
+}
+
+fn a_kernel_without_packet_filter_gives_125(world: &World) {
+    does_not_run_without_isolation(world, Kernel::HasNoPacketFilter, "cannot load the capture rules");
+}
+
+/// netbox believes no rule that it has not seen at work.
+fn rules_without_effect_give_125(world: &World) {
+    does_not_run_without_isolation(world, Kernel::ConnectsNothing, "did not arrive at the capture listener");
 }
 
 /// The command would leave a file and a line behind.
-fn does_not_run_without_isolation(world: &World, kernel: Kernel) {
+fn does_not_run_without_isolation(world: &World, kernel: Kernel, why: &str) {
     let file = world.fresh_path("home");
     let command = ["sh", "-c", "echo it ran; touch \"$0\"", &file.to_string_lossy()];
     world.bare().kernel(kernel).exec(&command).exits_with(0).says("it ran");
@@ -80,8 +91,7 @@ fn does_not_run_without_isolation(world: &World, kernel: Kernel) {
     let outcome: Outcome = world.netbox(&FLAGS).kernel(kernel).exec(&command);
     outcome.exits_with(125).does_not_say("it ran");
     assert!(!file.exists(), "the command ran: {outcome}");
-    assert!(!outcome.stderr().trim().is_empty(), "netbox says why: {outcome}");
-    assert!(outcome.stderr().contains("namespace"), "and that it is about namespaces: {outcome}");
+    outcome.complains(why);
 }
 
 /// It is asked to end first, and what it does then is still seen.

@@ -28,6 +28,7 @@ NUMBERS = {
     "pidfd_getfd": (438, 438),
     "pidfd_open": (434, 434),
     "request_key": (249, 218),
+    "seccomp": (317, 277),
     "userfaultfd": (323, 282),
     "vhangup": (153, 58),
 }

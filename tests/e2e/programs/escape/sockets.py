@@ -5,6 +5,7 @@ import ctypes
 import errno
 import mmap
 import os
+import signal
 import socket
 import struct
 
@@ -118,6 +119,36 @@ def other_abi(path):
     made = attempt("a socket", lambda: socketcall(SOCKET, socket.AF_UNIX, socket.SOCK_STREAM, 0))
     if made is not None:
         attempt("connected", lambda: socketcall(CONNECT, made, low + 64, len(address)))
+
+
+def traced():
+    """Makes a unix datagram socket by way of another call of a process that is traced: its number and its arguments are
+    changed once the kernel has seen the call, and before it makes it.
+    """
+    assert MACHINE == "x86_64"
+    TRACEME, SYSCALL, GETREGS, SETREGS = 0, 24, 12, 13
+    child = os.fork()
+    if child == 0:
+        check(LIBC.ptrace(TRACEME, 0, None, None))
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os.getppid()
+        os._exit(0)
+    os.waitpid(child, 0)
+    # struct user_regs_struct (sys/user.h); it is at the entry of getppid(2), whose number is 110.
+    registers = (ctypes.c_ulonglong * 27)()
+    AX, DX, SI, DI, ORIGINAL_AX = 10, 12, 13, 14, 15
+    while registers[ORIGINAL_AX] != 110:
+        check(LIBC.ptrace(SYSCALL, child, None, None))
+        os.waitpid(child, 0)
+        check(LIBC.ptrace(GETREGS, child, None, registers))
+    registers[ORIGINAL_AX], registers[DI], registers[SI], registers[DX] = 41, socket.AF_UNIX, socket.SOCK_DGRAM, 0
+    check(LIBC.ptrace(SETREGS, child, None, registers))
+    check(LIBC.ptrace(SYSCALL, child, None, None))
+    os.waitpid(child, 0)
+    check(LIBC.ptrace(GETREGS, child, None, registers))
+    result = ctypes.c_longlong(registers[AX]).value
+    say("got: a socket" if result >= 0 else "failed: a socket " + errno.errorcode[-result])
+    os.kill(child, signal.SIGKILL)
 
 
 def fastopen(host, port):

@@ -19,6 +19,7 @@ tests![
     a_running_ssh_connection_of_the_hosts_is_not_shared needs [SSH],
     a_ring_neither_makes_nor_connects_sockets needs [PYTHON],
     the_system_calls_of_32_bit_programs_make_no_sockets needs [PYTHON],
+    a_call_that_a_tracer_changes_is_judged_as_changed needs [PYTHON],
     sockets_of_other_families_are_not_made needs [PYTHON],
     options_that_bend_routes_are_not_set needs [PYTHON],
     connecting_by_sending_is_judged needs [PYTHON],
@@ -94,6 +95,16 @@ fn the_system_calls_of_32_bit_programs_make_no_sockets(world: &World) {
     // Other machines have 32-bit programs only where the processor has; the filter is the same, and tested as a unit.
     if cfg!(target_arch = "x86_64") {
         comes_to_no_socket(world, "other_abi");
+    }
+}
+
+/// The kernel looks at the filter after the tracer did.
+fn a_call_that_a_tracer_changes_is_judged_as_changed(world: &World) {
+    // The registers have other names elsewhere, and the kernel's order is the same.
+    if cfg!(target_arch = "x86_64") {
+        let traced = attempt(world, &["sockets", "traced"]);
+        gets_out(&world.bare().exec(&without(world, "calls", &traced)));
+        assert_eq!(world.netbox(&FLAGS).exec(&traced).stdout(), "failed: a socket EACCES\n");
     }
 }
 
