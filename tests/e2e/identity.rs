@@ -7,6 +7,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Gid, Uid, User, getuid, setgroups, setresgid, setresuid};
 use tempfile::TempDir;
 
@@ -25,6 +27,8 @@ pub struct Identity {
     pub folder: TempDir,
     /// A copy of netbox in it: the folder that it was built in may be closed to the user.
     pub netbox: PathBuf,
+    /// The folder with the programs of the toolchain that built the tests.
+    pub toolchain: Option<PathBuf>,
 }
 
 impl Identity {
@@ -42,15 +46,35 @@ impl Identity {
         let netbox = folder.path().join("netbox");
         fs::copy(built, &netbox).unwrap_or_else(|error| panic!("cannot copy `{}`: {error}", built.display()));
         let real_root = getuid().is_root() && std::env::var("NETBOX_E2E_AS").is_ok_and(|who| who == "root");
+        let mut toolchain = toolchain();
         if getuid().is_root() && !real_root {
+            toolchain = toolchain.map(|toolchain| lend(&toolchain));
             let user = test_user();
             chown(folder.path(), Some(user.uid.as_raw()), Some(user.gid.as_raw())).expect("own folder");
             become_user(&user);
         }
         std::env::set_current_dir(folder.path()).expect("own folder");
         let (uid, gid) = (getuid(), nix::unistd::getgid());
-        Self { uid, gid, real_root, folder, netbox }
+        let toolchain = toolchain.map(|toolchain| toolchain.join("bin"));
+        Self { uid, gid, real_root, folder, netbox, toolchain }
     }
+}
+
+/// Where cargo is, which started the tests, with the compiler beside it.
+fn toolchain() -> Option<PathBuf> {
+    let cargo = std::env::var_os("CARGO").map(PathBuf::from)?;
+    Some(cargo.parent()?.parent()?.to_owned())
+}
+
+/// Mounts the toolchain where the test user may go, which root's home is not; for this process and what it starts.
+fn lend(toolchain: &Path) -> PathBuf {
+    const PLACE: &str = "/srv";
+    unshare(CloneFlags::CLONE_NEWNS).expect("a mount namespace, as root");
+    let change = |source: Option<&Path>, place: &str, flags| mount(source, place, None::<&str>, flags, None::<&str>);
+    change(None, "/", MsFlags::MS_REC | MsFlags::MS_PRIVATE).expect("private mounts");
+    change(Some(toolchain), PLACE, MsFlags::MS_BIND).expect("the toolchain, where everybody may go");
+    change(None, PLACE, MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY).expect("read-only");
+    PLACE.into()
 }
 
 fn become_user(user: &User) {

@@ -39,8 +39,32 @@ pub const PRLIMIT: Program = Program { name: "prlimit", package: "util-linux" };
 pub const TMUX: Program = Program { name: "tmux", package: "tmux" };
 /// See `Program`.
 pub const BWRAP: Program = Program { name: "bwrap", package: "bubblewrap" };
+/// See `Program`.
+pub const CHROMIUM: Program = Program { name: "chromium", package: "chromium" };
+/// See `Program`.
+pub const GO: Program = Program { name: "go", package: "golang-go" };
+/// See `Program`. That of the toolchain which builds the tests.
+pub const CARGO: Program = Program { name: "cargo", package: "cargo" };
+/// See `Program`.
+pub const CC: Program = Program { name: "cc", package: "gcc" };
+/// See `Program`.
+pub const MAKE: Program = Program { name: "make", package: "make" };
+/// See `Program`.
+pub const NPM: Program = Program { name: "npm", package: "npm" };
+/// See `Program`.
+pub const VIM: Program = Program { name: "vim", package: "vim" };
+/// See `Program`.
+pub const SUDO: Program = Program { name: "sudo", package: "sudo" };
+/// See `Program`.
+pub const STRACE: Program = Program { name: "strace", package: "strace" };
+/// See `Program`.
+pub const GPG: Program = Program { name: "gpg", package: "gnupg" };
+/// See `Program`.
+pub const BASH: Program = Program { name: "bash", package: "bash" };
+/// See `Program`.
+pub const SCRIPT: Program = Program { name: "script", package: "bsdutils" };
 
-const OWN: [(&str, &str); 17] = [
+const OWN: [(&str, &str); 21] = [
     ("probe.py", include_str!("programs/probe.py")),
     ("fetch.py", include_str!("programs/fetch.py")),
     ("wheel.py", include_str!("programs/wheel.py")),
@@ -50,6 +74,10 @@ const OWN: [(&str, &str); 17] = [
     ("fetch.mjs", include_str!("programs/fetch.mjs")),
     ("tunnel.mjs", include_str!("programs/tunnel.mjs")),
     ("Fetch.java", include_str!("programs/Fetch.java")),
+    ("work/parallel.mjs", include_str!("programs/work/parallel.mjs")),
+    ("work/parallel.py", include_str!("programs/work/parallel.py")),
+    ("work/Sockets.java", include_str!("programs/work/Sockets.java")),
+    ("work/client.go", include_str!("programs/work/client.go")),
     ("escape/calls.py", include_str!("programs/escape/calls.py")),
     ("escape/stand_in.py", include_str!("programs/escape/stand_in.py")),
     ("escape/continuing.py", include_str!("programs/escape/continuing.py")),
@@ -62,7 +90,9 @@ const OWN: [(&str, &str); 17] = [
 
 /// Writes the tests' own programs into the world's folder.
 pub fn write(world: &World) {
-    fs::create_dir_all(world.path("programs/escape")).expect("own folder");
+    for folder in ["escape", "work"] {
+        fs::create_dir_all(world.path("programs").join(folder)).expect("own folder");
+    }
     for (name, text) in OWN {
         fs::write(world.path("programs").join(name), text).expect("own folder");
     }

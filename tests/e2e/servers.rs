@@ -19,6 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 pub use gates::Gates;
+pub use http::PASSWORD;
 pub use https::Authority;
 pub use ssh::SOFTWARE as SSH_SOFTWARE;
 pub use udp::PORT as UDP_PORT;

@@ -19,6 +19,7 @@ mod modes;
 mod next_run;
 mod policy_files;
 mod ports;
+mod programs;
 mod proxy;
 mod reach;
 mod refuse;
@@ -46,6 +47,9 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         exit_codes::TESTS,
         signals::TESTS,
         unix_sockets::TESTS,
+        programs::runtimes::TESTS,
+        programs::builds::TESTS,
+        programs::desks::TESTS,
         escape::sockets::TESTS,
         escape::descriptors::TESTS,
         escape::processes::TESTS,

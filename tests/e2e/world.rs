@@ -230,7 +230,8 @@ impl World {
     pub fn search_path(&self) -> OsString {
         let system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
         let inherited = std::env::var_os("PATH").unwrap_or_default();
-        let folders = std::env::split_paths(system).chain(std::env::split_paths(&inherited));
+        let toolchain = self.identity.toolchain.clone();
+        let folders = std::env::split_paths(system).chain(toolchain).chain(std::env::split_paths(&inherited));
         let enterable = folders.filter(|folder| access(folder, AccessFlags::X_OK).is_ok());
         std::env::join_paths(enterable).expect("folders from a path")
     }

@@ -5,6 +5,7 @@
 //! | `/big?n=N` | N bytes |
 //! | `/events?gate=G` | a stream of two server-sent events; the second one waits for the gate |
 //! | `/files/…` | a file, as git's dumb protocol wants it |
+//! | `/private/…` | the same to whom has the password, and 401 to others |
 //! | any, with `Upgrade: websocket` | a websocket that echoes (RFC 6455) |
 //! | any other | one line about the request: `hello HOST METHOD PATH body=BYTES request=NUMBER` |
 
@@ -17,6 +18,9 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use sha1::{Digest as _, Sha1};
 
 use super::Connection;
+
+/// Who may see what is private, and by which password.
+pub const PASSWORD: (&str, &str) = ("somebody", "a-password-of-the-tests");
 
 /// RFC 6455 §1.3.
 const WEBSOCKET_GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -96,6 +100,12 @@ impl Request {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
+    fn has_password(&self) -> bool {
+        let (user, password) = PASSWORD;
+        let basic = format!("Basic {}", BASE64.encode(format!("{user}:{password}")));
+        self.header("authorization") == Some(&basic)
+    }
+
     /// The host of the `Host` header, without a port.
     fn host_name(&self) -> Option<String> {
         let host = self.header("host")?;
@@ -135,8 +145,13 @@ fn answer(
             write_chunk(out, b"")?;
         }
         _ => {
-            let file = path.strip_prefix("/files/").map(|file| read_file(&connection.shared.files, file));
+            let private = path.strip_prefix("/private/");
+            let file = path.strip_prefix("/files/").or(private);
+            let file = file.map(|file| read_file(&connection.shared.files, file));
             let (status, body) = match file {
+                _ if private.is_some() && !request.has_password() => {
+                    ("401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"tests\"", b"who is there?\n".to_vec())
+                }
                 Some(Some(bytes)) => ("200 OK", bytes),
                 Some(None) => ("404 Not Found", b"no such file\n".to_vec()),
                 None => {
