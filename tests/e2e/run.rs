@@ -170,7 +170,7 @@ impl<'w> Run<'w> {
         command.stdin(stdin).stdout(stdout).stderr(stderr);
         self.birth.prepare(&mut command, &self.world.identity);
         let line = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start `{line}`: {error}"));
+        let mut child = spawn(&mut command).unwrap_or_else(|error| panic!("cannot start `{line}`: {error}"));
         if let Some(bytes) = input {
             let mut stdin = child.stdin.take().expect("stdin is a pipe");
             // A program that reads no further is no fault of this thread.
@@ -186,6 +186,20 @@ impl<'w> Run<'w> {
             events: self.events,
         }
     }
+}
+
+/// A program that a test has just written may still be open for writing in a child of another test, between its fork and
+/// its exec.
+fn spawn(command: &mut Command) -> std::io::Result<Child> {
+    let mut child = command.spawn();
+    eventually(|| {
+        let is_busy = child.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::ExecutableFileBusy);
+        if is_busy {
+            child = command.spawn();
+        }
+        !is_busy
+    });
+    child
 }
 
 /// A program that was started. One that is dropped is killed.

@@ -99,8 +99,9 @@ fn nobody_types_into_a_terminal(world: &World) {
 /// As a server has that may bind port 80.
 fn a_file_with_capabilities_runs_and_gains_nothing(world: &World) {
     let program = world.fresh_path("home");
-    std::fs::copy("/usr/bin/grep", &program).expect("`grep` is everywhere");
     let program = program.to_str().expect("plain characters");
+    // By another process: what this one has open for writing, nobody can execute.
+    world.bare().exec(&["cp", "/usr/bin/grep", program]).exits_with(0);
     // capability(7): version 2, effective, CAP_NET_BIND_SERVICE permitted.
     let script = "import os, struct, sys\n\
                   os.setxattr(sys.argv[1], 'security.capability', struct.pack('<5I', 0x02000001, 1 << 10, 0, 0, 0))";
