@@ -33,13 +33,14 @@ registries:
 reference:
     NETBOX_WRITE_REFERENCE=1 cargo test --bin netbox reference
 
-# Start time against bwrap, throughput against a direct connection, tunnels against squid and tinyproxy
+# Start time against bwrap, throughput against a direct connection, tunnels against squid and tinyproxy, long policies
 bench:
     cargo bench --bench start
     cargo bench --bench connects
     cargo bench --bench throughput
     cargo bench --bench tunnels
     cargo bench --bench crowd
+    cargo bench --bench policy
 
 # Everything, as the CI does it
 ci:

@@ -1,7 +1,7 @@
 //! From byte offsets of a text to lines and columns, in constant time each: a file may be one long line of rules.
 
 /// How many bytes apart the places are whose character count is kept.
-const STEP: usize = 256;
+const STEP: usize = 128;
 
 /// The lines and characters of a text.
 #[derive(Debug)]
@@ -32,7 +32,12 @@ impl<'a> Places<'a> {
         let offset = offset.min(self.text.len());
         // The first line starts at 0, so there is one that starts no later.
         let line = self.lines.partition_point(|start| *start <= offset).max(1);
-        (line, self.characters_before(offset) - self.characters_before(self.lines[line - 1]) + 1)
+        let start = self.lines[line - 1];
+        let before = match offset - start {
+            0..STEP => starts(&self.text[start..offset]),
+            _ => self.characters_before(offset) - self.characters_before(start),
+        };
+        (line, before + 1)
     }
 
     fn characters_before(&self, offset: usize) -> usize {

@@ -89,11 +89,17 @@ impl fmt::Display for Source {
     }
 }
 
+/// Writes what is harmless as it is, run by run: there may be a source for each of thousands of rules.
 fn escape(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
-    text.chars().try_for_each(|c| match c {
-        _ if c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric() => write!(f, "{c}"),
-        _ => write!(f, "{}", c.escape_unicode()),
-    })
+    let is_harmless = |c: char| c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric();
+    let mut rest = text;
+    while let Some(at) = rest.find(|c| !is_harmless(c)) {
+        f.write_str(&rest[..at])?;
+        let mut behind = rest[at..].chars();
+        behind.next().map_or(Ok(()), |c| write!(f, "{}", c.escape_unicode()))?;
+        rest = behind.as_str();
+    }
+    f.write_str(rest)
 }
 
 #[cfg(test)]
