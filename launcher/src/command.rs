@@ -3,10 +3,14 @@
 //! Theory of operation. Pid 1 owns the network namespace and could take the walls down; the command must not. So it
 //! goes into a user namespace of its own below, where it has no power over anything that pid 1 set up:
 //!
-//! 1. [`enter_nested_user_namespace`]: pid 1 writes the maps; every id means what it meant.
+//! 1. [`enter_nested_user_namespace`]: pid 1 writes the maps; every id means what it meant. A mount namespace comes with
+//!    it, in which every mount is locked to the one above (mount_namespaces(7)). In pid 1's none is: that namespace comes
+//!    apart when pid 1 ends, and pid 1 leaves it before the kernel kills the others; who had a directory of it open would
+//!    reach what is below the mounts for that moment.
 //! 2. [`leave_the_session`]: no controlling terminal, no process group, no keyring of the user's.
 //! 3. [`drop_privileges`]: a user's command has no capability and can gain none. Root's keeps those of the nested
-//!    namespace, which own nothing: enough for chown and for changing to another user, not for mounts or networks.
+//!    namespace, which owns nothing but the copy of the mounts: enough for chown and for changing to another user, not
+//!    for networks.
 //! 4. [`come_under_supervision`]: the system-call filter, last, since the steps before use what it forbids. Its listener
 //!    goes to netbox by way of pid 1, and the supervision is proved.
 //! 5. `exec`. Until then any error is reported to pid 1 over the channel, which `exec` closes.
@@ -129,7 +133,7 @@ fn enter_nested_user_namespace(channel: &Channel) -> Result<(), Failure> {
     let step = Step::NestedUserNamespace;
     // Pid 1 is not dumpable, and neither is its copy; its files in /proc would belong to nobody.
     prctl::set_dumpable(true).at(step, "PR_SET_DUMPABLE")?;
-    unshare(CloneFlags::CLONE_NEWUSER).at(step, "unshare")?;
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS).at(step, "unshare")?;
     channel.report(&Report::Ready(String::new()), &[]).at(step, "the channel to pid 1")?;
     match channel.next_order().at(step, "the channel to pid 1")? {
         Some(Order::Mapped) => Ok(()),
