@@ -135,6 +135,7 @@ fn trial(protected: Vec<Protected>) -> Result<Stood, Failure> {
         Outcome::NotExecuted(errno) => Err(unexpected(errno, "`/proc/self/exe`")),
         Outcome::Exited(code) => Err(unexpected(0, &format!("the trial command exited with {code}"))),
         Outcome::Killed(signal) => Err(unexpected(0, &format!("the trial command was killed by signal {signal}"))),
+        Outcome::Replaced(_) => Err(unexpected(0, "somebody moved a directory of netbox's meanwhile")),
         Outcome::Lost => Err(unexpected(0, "the sandbox's first process was killed")),
     }
 }

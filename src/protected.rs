@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-use netbox_launcher::{Protected, effective_uid};
+use netbox_launcher::{Protected, Replaced, effective_uid};
 
 use crate::policy::{UsedFile, places, shown};
 
@@ -21,8 +21,53 @@ const MAX_ENTRIES: usize = 4096;
 #[derive(Debug, Default)]
 pub struct Found {
     pub protected: Vec<Protected>,
+    /// Netbox itself, by each of its names.
+    pub programs: Vec<Program>,
     pub warnings: Vec<String>,
 }
+
+/// Netbox itself, under one of its names.
+#[derive(Debug)]
+pub struct Program {
+    path: PathBuf,
+    /// Device and inode.
+    file: (u64, u64),
+}
+
+impl Program {
+    fn called(path: PathBuf) -> Option<Self> {
+        Some(Self { file: number(&path)?, path })
+    }
+
+    /// Whether the name still means the same program.
+    pub fn is_in_place(&self) -> bool {
+        number(&self.path) == Some(self.file)
+    }
+
+    /// What to say where it does not.
+    pub fn replacement(&self) -> String {
+        format!(
+            "{} was replaced while the command ran; if you did not do that yourself, install netbox anew before you use it",
+            shown(&self.path)
+        )
+    }
+}
+
+/// What became of a name that was replaced.
+pub fn account(replaced: &Replaced) -> String {
+    let name = shown(&replaced.path);
+    let what = "decides later runs and was moved or replaced while the command ran, which was ended";
+    match &replaced.outcome {
+        Ok(None) => format!("{name} {what}; it is back"),
+        Ok(Some(other)) => format!("{name} {what}; it is back, and what was in its place is {} now", shown(other)),
+        Err(errno) => {
+            format!("{name} {what}; it could not be put back: {}", io::Error::from_raw_os_error(*errno))
+        }
+    }
+}
+
+/// A person can do that as well.
+pub const IF_IT_WAS_YOU: &str = "if it was you who moved it, do it again while no command runs";
 
 /// Finds it, and makes the directories that are missing: else the command could make them. `files` are those of this run.
 ///
@@ -49,21 +94,15 @@ pub fn find(files: &[UsedFile]) -> Result<Found, String> {
     for file in files {
         found.protected.push(protect(file)?);
     }
-    for path in own_programs() {
-        match Protected::in_place(&path) {
-            Ok(program) => {
-                if program.has_other_names() {
-                    let path = shown(&path);
-                    found
-                        .warnings
-                        .push(format!("{path} has another name (a hard link), under which it is not protected"));
-                }
-                found.protected.push(program);
-            }
-            // What is gone decides nothing.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(format!("cannot protect {}: {error}", shown(&path))),
+    for program in own_programs() {
+        let protected = Protected::in_place(&program.path)
+            .map_err(|error| format!("cannot protect {}: {error}", shown(&program.path)))?;
+        if protected.has_other_names() {
+            let path = shown(&program.path);
+            found.warnings.push(format!("{path} has another name (a hard link), under which it is not protected"));
         }
+        found.protected.push(protected);
+        found.programs.push(program);
     }
     Ok(found)
 }
@@ -83,9 +122,9 @@ fn protect(file: &UsedFile) -> Result<Protected, String> {
     Ok(protected)
 }
 
-/// The paths of this program: where it is, and what it was called by.
-fn own_programs() -> Vec<PathBuf> {
-    let Ok(link) = fs::read_link("/proc/self/exe") else { return Vec::new() };
+/// This program where it is, and by the name that it was called by. What is gone decides nothing.
+fn own_programs() -> Vec<Program> {
+    let Ok(link) = fs::read_link(OWN) else { return Vec::new() };
     let mut all = vec![link];
     if let (Some(name), Ok(here)) = (env::args_os().next(), env::current_dir()) {
         let path = PathBuf::from(&name);
@@ -95,15 +134,20 @@ fn own_programs() -> Vec<PathBuf> {
             let places = env::var_os("PATH").unwrap_or_default();
             env::split_paths(&places).map(|place| here.join(place).join(&name)).collect()
         };
-        all.extend(candidates.into_iter().find(|candidate| is_this_program(candidate)));
+        all.extend(candidates);
     }
     all.dedup();
-    all
+    let own = number(Path::new(OWN));
+    let mut programs: Vec<_> = all.into_iter().filter_map(Program::called).collect();
+    programs.retain(|program| Some(program.file) == own);
+    programs
 }
 
-fn is_this_program(path: &Path) -> bool {
-    let number = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
-    number(path).is_some_and(|found| number(Path::new("/proc/self/exe")) == Some(found))
+const OWN: &str = "/proc/self/exe";
+
+/// Device and inode.
+fn number(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).map(|file| (file.dev(), file.ino())).ok()
 }
 
 /// A file of the user's below this directory that has another name outside of it, as far as can be told.
@@ -130,10 +174,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_program_is_known_by_every_name() {
+    fn this_program_is_known_and_seen_to_be_in_place() {
         let own = own_programs();
-        assert!(!own.is_empty() && own.iter().all(|path| is_this_program(path)), "{own:?}");
-        assert!(!is_this_program(Path::new("/dev/null")) && !is_this_program(Path::new("/nonexistent")));
+        assert!(!own.is_empty() && own.iter().all(Program::is_in_place), "{own:?}");
+        let gone = Program { path: "/nonexistent".into(), file: own[0].file };
+        assert!(!gone.is_in_place() && gone.replacement().starts_with("`/nonexistent` was replaced"));
     }
 
     #[test]

@@ -109,6 +109,7 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
     }
     let published = published::open(&ports.published, voice).map_err(|(text, hint)| Fault { text, hint })?;
     let protected = protected::find(&effective.files).map_err(|text| Fault { text, hint: None })?;
+    let programs = protected.programs;
     protected.warnings.iter().for_each(|warning| voice.warn(warning));
     let reach = Reach {
         sockets: unix_sockets.iter().map(|socket| socket.path().to_owned()).collect(),
@@ -152,6 +153,9 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
     runtime.shutdown_background();
 
     let code = exit_code(&arguments, &events, ended);
+    for program in programs.iter().filter(|program| !program.is_in_place()) {
+        voice.warn(program.replacement());
+    }
     summary::conclude(&events, code, arguments.summary, voice);
     Ok(code)
 }
@@ -217,6 +221,10 @@ fn exit_code(arguments: &RunArguments, events: &Events, ended: Ended) -> u8 {
             refuse(NOT_EXECUTABLE, &format!("cannot execute {}: {error}", program()), None)
         }
         Ended::Sandbox(Outcome::Failed(failure)) => refuse(FAILED, &failure.to_string(), failure.hint()),
+        Ended::Sandbox(Outcome::Replaced(names)) => {
+            let why: Vec<_> = names.iter().map(protected::account).collect();
+            refuse(FAILED, &why.join("; "), Some(protected::IF_IT_WAS_YOU))
+        }
         Ended::Sandbox(Outcome::Lost) => {
             refuse(FAILED, "the sandbox's first process was killed, and the command with it", None)
         }

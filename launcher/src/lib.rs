@@ -43,7 +43,7 @@ pub use devices::{Device, NoDevice};
 pub use error::{Failure, Step};
 pub use further_sockets::SocketMaker;
 pub use network::{EXPLICIT_PORT, Listeners, MAX_HOST_PORTS, OWN_PORTS, read_refused};
-pub use protection::Protected;
+pub use protection::{Protected, Replaced};
 pub use sandbox::{Embryo, Outcome, Sandbox};
 pub use supervisor::{AllowedSocket, Judge};
 

@@ -21,6 +21,7 @@ use crate::init::{self, Channels};
 use crate::message::{Channel, Order, Report};
 use crate::network::Listeners;
 use crate::passed::Passed;
+use crate::protection::{Protected, Replaced, Watch};
 use crate::relay::{Relay, Relays};
 use crate::supervisor::{AllowedSocket, Judge, Supervision};
 use crate::sys::{self, Cloned};
@@ -57,6 +58,7 @@ pub struct Embryo {
     channels: Channels,
     allowed: Vec<AllowedSocket>,
     relays: Vec<Relay>,
+    protected: Vec<Protected>,
 }
 
 impl Embryo {
@@ -86,7 +88,8 @@ impl Embryo {
                 relays.extend(passed.into_relays().at(Step::Descriptors, "close_range")?);
                 id_maps::write_outer(pid)?;
                 channels.main.order(Order::Mapped).at(Step::Handshake, "the channel to pid 1")?;
-                Ok(Embryo { init, channels, allowed: spec.unix_sockets.clone(), relays })
+                let (allowed, protected) = (spec.unix_sockets.clone(), spec.protected.clone());
+                Ok(Embryo { init, channels, allowed, relays, protected })
             }
         }
     }
@@ -112,6 +115,8 @@ impl Embryo {
                     supervisor: Some(supervisor),
                     sockets: SocketMaker::new(sockets),
                     allowed: self.allowed,
+                    protected: self.protected,
+                    watch: None,
                     inside,
                     supervision: None,
                     relays,
@@ -136,6 +141,8 @@ pub enum Outcome {
     NotExecuted(i32),
     /// A last step failed; the command did not run.
     Failed(Failure),
+    /// Names that decide later runs were replaced; the sandbox was killed.
+    Replaced(Vec<Replaced>),
     /// Pid 1 ended without a word. Whatever the command did, it is gone.
     Lost,
 }
@@ -148,6 +155,9 @@ pub struct Sandbox {
     supervisor: Option<Channel>,
     sockets: SocketMaker,
     allowed: Vec<AllowedSocket>,
+    protected: Vec<Protected>,
+    /// From the start on. Behind `init`: it puts right what it finds when nobody is left in the sandbox.
+    watch: Option<Watch>,
     /// A socket of the sandbox's network.
     inside: OwnedFd,
     /// From the start on.
@@ -181,6 +191,9 @@ impl Sandbox {
         let twice = || Failure::outcome(Step::Fork, "it was started before");
         let channel = self.supervisor.take().ok_or_else(twice)?;
         let allowed = std::mem::take(&mut self.allowed);
+        let pid = self.init.0.ok_or_else(twice)?;
+        let handle = sys::process::open(pid).at(Step::Protection, "pidfd_open")?;
+        self.watch = Some(Watch::start(&std::mem::take(&mut self.protected), handle)?);
         self.supervision = Some(Supervision::start(channel, self.inside.as_fd(), allowed, judge)?);
         self.channel.order(Order::Go).at(Step::Fork, "the channel to pid 1")
     }
@@ -210,10 +223,11 @@ impl Sandbox {
         };
         self.init.reap();
         self.supervision = None;
+        let replaced = self.watch.take().map(|mut watch| watch.finish()).unwrap_or_default();
         if let Some(relays) = self.relays.take() {
             relays.drain();
         }
-        outcome
+        if replaced.is_empty() { outcome } else { Outcome::Replaced(replaced) }
     }
 
     /// Whether something has been reported, without waiting.

@@ -64,9 +64,11 @@ pub const BASH: Program = Program { name: "bash", package: "bash" };
 /// See `Program`.
 pub const SCRIPT: Program = Program { name: "script", package: "bsdutils" };
 
-const OWN: [(&str, &str); 21] = [
+const OWN: &[(&str, &str)] = &[
     ("probe.py", include_str!("programs/probe.py")),
     ("fetch.py", include_str!("programs/fetch.py")),
+    ("late.py", include_str!("programs/late.py")),
+    ("rename.py", include_str!("programs/rename.py")),
     ("wheel.py", include_str!("programs/wheel.py")),
     ("serve.py", include_str!("programs/serve.py")),
     ("unix.py", include_str!("programs/unix.py")),

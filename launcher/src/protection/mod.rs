@@ -10,11 +10,19 @@
 //! mounts be taken off one by one: in a mount namespace of the command's own they are locked together
 //! (mount_namespaces(7)).
 //!
+//! All together they can: a program changes the root of a namespace of its own, unmounts the old one, and is where these
+//! mounts are not. Through a directory that it has kept open it can then rename what is in there, if not change what lies
+//! below the read-only mount, which stays where it was in the tree. Sandboxes that programs bring along do the same, so it
+//! cannot be forbidden. Therefore netbox also watches the directories and links ([`watch`]): if one is moved all the same,
+//! the run ends, and it is put back. Between the two, for as long as it takes to kill the sandbox, a run that starts would
+//! find something else. A file, netbox itself, is not watched: that it is replaced by its user is nothing unusual.
+//!
 //! What that costs: between two mounts nothing is renamed or hard-linked (EXDEV). Programs that move files copy them
 //! instead; so there are only the mounts that must be, and what is protected by its content alone, as a project's file
 //! is, has no mounts above.
 
 mod inside;
+mod watch;
 mod way;
 
 use std::fs::DirBuilder;
@@ -25,6 +33,8 @@ use std::path::Path;
 use nix::errno::Errno;
 
 pub(crate) use inside::hold;
+pub use watch::Replaced;
+pub(crate) use watch::Watch;
 use way::{Kind, Name, Way, is_changeable};
 
 /// A file or directory that decides later runs.

@@ -32,16 +32,18 @@ pub(super) struct Name {
     pub(super) inode: Inode,
     pub(super) kind: Kind,
     pub(super) owner: u32,
+    /// Its permissions.
+    pub(super) mode: u32,
     /// How many names the file has.
     pub(super) links: u64,
     /// Whether this user could put something else in its place.
     pub(super) is_movable: bool,
-    /// Keeps the inode's number its own.
-    _handle: Arc<OwnedFd>,
+    /// Keeps the inode's number its own, and knows where it is.
+    pub(super) handle: Arc<OwnedFd>,
 }
 
 impl Name {
-    fn of(path: PathBuf, is_movable: bool) -> nix::Result<(Self, Arc<OwnedFd>)> {
+    fn of(path: PathBuf, is_movable: bool) -> nix::Result<Self> {
         let handle = open(&path, OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty())?;
         let stat = fstat(&handle)?;
         let kind = match kind(&stat) {
@@ -49,9 +51,8 @@ impl Name {
             SFlag::S_IFLNK => Kind::Link,
             _ => Kind::File,
         };
-        let handle = Arc::new(handle);
-        let (inode, owner, links) = (Inode::of(&stat), stat.st_uid, stat.st_nlink);
-        Ok((Self { path, inode, kind, owner, links, is_movable, _handle: Arc::clone(&handle) }, handle))
+        let (inode, owner, mode, links) = (Inode::of(&stat), stat.st_uid, stat.st_mode & 0o7777, stat.st_nlink);
+        Ok(Self { path, inode, kind, owner, mode, links, is_movable, handle: Arc::new(handle) })
     }
 }
 
@@ -85,7 +86,7 @@ impl Way {
                 continue;
             }
             let candidate = place.join(&component);
-            let (name, handle) = match Name::of(candidate, is_changeable(&place, owner_of_place)) {
+            let name = match Name::of(candidate, is_changeable(&place, owner_of_place)) {
                 Ok(found) => found,
                 Err(errno @ (Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES)) => {
                     way.end = Some(errno);
@@ -100,7 +101,7 @@ impl Way {
                     if links > MAX_LINKS {
                         return Err(Errno::ELOOP.into());
                     }
-                    let target = PathBuf::from(readlinkat(&*handle, "")?);
+                    let target = PathBuf::from(readlinkat(&*name.handle, "")?);
                     if target.is_absolute() {
                         (place, owner_of_place) = (PathBuf::from("/"), 0);
                     }

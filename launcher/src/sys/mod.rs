@@ -2,6 +2,7 @@
 
 pub(crate) mod credentials;
 pub(crate) mod mount;
+pub(crate) mod process;
 pub(crate) mod seccomp;
 pub(crate) mod socket;
 pub(crate) mod thread;

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
-use crate::programs::PYTHON;
-use crate::run::Run;
+use crate::programs::{PYTHON, own};
+use crate::run::{Run, eventually};
 use crate::tests;
 use crate::world::World;
 
@@ -27,6 +27,10 @@ tests![
     a_name_of_the_file_elsewhere_is_refused needs [],
     the_same_directory_at_another_mount_cannot_be_changed needs [],
     a_namespace_inside_takes_no_mount_off needs [],
+    a_namespace_without_the_mounts_ends_the_run_and_changes_nothing needs [PYTHON],
+    the_end_of_a_run_uncovers_nothing needs [PYTHON],
+    an_empty_directory_that_is_removed_there_is_made_again needs [PYTHON],
+    who_replaces_netbox_from_outside_is_told_and_goes_on needs [],
     the_places_are_those_that_the_environment_names needs [],
     netbox_itself_cannot_be_replaced needs [],
     the_link_that_netbox_was_called_by_cannot_be_replaced needs [],
@@ -257,6 +261,67 @@ fn a_namespace_inside_takes_no_mount_off(world: &World) {
     ] {
         attack(world, &format!("unshare --user --map-root-user --mount sh -c '{act}'; echo tried"));
     }
+}
+
+/// The kernel has one way around the mounts, and sandboxes that programs bring along need it. There netbox sees it, ends the
+/// run and puts things right.
+fn a_namespace_without_the_mounts_ends_the_run_and_changes_nothing(world: &World) {
+    for (folder, name) in [("", ".config"), (".config", "netbox"), (".local", "state"), (".local/state", "netbox")] {
+        let act = |run: Run<'_>, home: &Path, how: &str| {
+            let program = own(world, PYTHON.name, "rename.py", &[&home.join(folder).to_string_lossy(), name, how]);
+            run.env("HOME", home).exec(&program)
+        };
+        let bare = home(world);
+        act(world.bare(), &bare, "").exits_with(0).says("renamed");
+        assert!(!is_whole(&bare), "it works without netbox");
+        // Whether the program goes on, and is killed, or has ended before netbox looks.
+        for how in ["stay", ""] {
+            let own = home(world);
+            let outcome = act(world.netbox(&FLAGS), &own, how);
+            outcome.exits_with(125).complains("decides later runs").complains("it is back");
+            assert!(is_whole(&own), "{outcome}");
+        }
+    }
+}
+
+/// The mounts of the sandbox's first process come apart a moment before the kernel kills the other processes.
+fn the_end_of_a_run_uncovers_nothing(world: &World) {
+    let program = |home: &Path| {
+        own(world, PYTHON.name, "late.py", &[&home.join(".config").to_string_lossy(), "netbox/config.toml"])
+    };
+    let bare = home(world);
+    world.bare().env("HOME", &bare).exec(&program(&bare)).exits_with(0).says("left behind");
+    assert!(eventually(|| !is_whole(&bare)), "it works without netbox");
+    // Without the wall, four of ten tries succeeded.
+    for _ in 0..20 {
+        let own = home(world);
+        let outcome = world.netbox(&FLAGS).env("HOME", &own).exec(&program(&own));
+        outcome.exits_with(0).says("left behind");
+        assert!(is_whole(&own), "{outcome}");
+    }
+}
+
+fn an_empty_directory_that_is_removed_there_is_made_again(world: &World) {
+    let home = world.fresh_path("home");
+    fs::create_dir(&home).expect("own folder");
+    let program =
+        own(world, PYTHON.name, "rename.py", &[&home.join(".config").to_string_lossy(), "netbox", "remove", "stay"]);
+    let outcome = world.netbox(&FLAGS).env("HOME", &home).exec(&program);
+    outcome.exits_with(125).complains(".config/netbox` decides later runs").complains("it is back");
+    assert_eq!(fs::read_dir(home.join(".config/netbox")).expect("it is there").count(), 0, "{outcome}");
+}
+
+/// It may be an upgrade.
+fn who_replaces_netbox_from_outside_is_told_and_goes_on(world: &World) {
+    let home = own_netbox(world);
+    let path = home.join("tools/bin/netbox");
+    let run = world.bare().env("HOME", &home).stdin_open().program(path.clone().into());
+    let running =
+        run.start(&["run", "--allow", "other.example.com", "--", "sh", "-c", "echo ready; read line; exit 7"]);
+    running.wait_for_stdout("ready\n");
+    fs::copy(world.netbox_path(), home.join("new")).expect("own folder");
+    fs::rename(home.join("new"), &path).expect("own folder");
+    running.finish().exits_with(7).complains("tools/bin/netbox` was replaced while the command ran");
 }
 
 fn the_places_are_those_that_the_environment_names(world: &World) {

@@ -1,0 +1,299 @@
+//! Netbox's part: the names are watched while the command runs, and put right at its end.
+//!
+//! A directory or link that is moved tells so itself (inotify(7)); so does a link that loses its name, and a directory
+//! above tells of one that is removed, as an empty one can be. Where the kernel has no watch left, it is looked at now and
+//! then. At the first sign the sandbox is killed. What is put right is put right when all of its processes are gone, so
+//! that nobody stands against it.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nix::fcntl::readlinkat;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::stat::lstat;
+
+use super::Protected;
+use super::way::{Kind, Name};
+use crate::error::{At, Failure, Step};
+use crate::inode::Inode;
+use crate::sys;
+
+/// How often the names are looked at where there is no watch.
+const GLANCE: Duration = Duration::from_millis(500);
+
+/// A name that decides later runs, and that came to mean something else while the command ran.
+#[derive(Clone, Debug)]
+pub struct Replaced {
+    /// The name.
+    pub path: PathBuf,
+    /// Whether it means again what it meant, and if something had taken its place, where that is now. Or the error number
+    /// of the attempt.
+    pub outcome: Result<Option<PathBuf>, i32>,
+}
+
+/// The watch over one run.
+pub(crate) struct Watch {
+    names: Arc<Vec<Name>>,
+    /// Whoever drops the first ends the second.
+    thread: Option<(PipeWriter, JoinHandle<()>)>,
+}
+
+impl Watch {
+    /// Begins to watch the directories and links. `sandbox` is killed when one is gone from its place.
+    pub(crate) fn start(protected: &[Protected], sandbox: OwnedFd) -> Result<Self, Failure> {
+        let names = protected.iter().flat_map(|protected| &protected.pins).filter(|name| name.kind != Kind::File);
+        let mut names: Vec<Name> = names.cloned().collect();
+        names.sort_by(|one, other| one.path.cmp(&other.path));
+        names.dedup_by(|one, other| one.path == other.path);
+        let names = Arc::new(names);
+        if names.is_empty() {
+            return Ok(Self { names, thread: None });
+        }
+        let step = Step::Protection;
+        let inotify = watch(&names).ok();
+        let (end, stop) = io::pipe().at(step, "a pipe")?;
+        let watched = Arc::clone(&names);
+        let body = move || keep_watch(&watched, inotify.as_ref(), &end, &sandbox);
+        let thread = thread::Builder::new().name("watch".into()).stack_size(128 * 1024);
+        let thread = thread.spawn(body).at(step, "a thread")?;
+        Ok(Self { names, thread: Some((stop, thread)) })
+    }
+
+    /// Puts right what is not as it was. When the sandbox is gone.
+    pub(crate) fn finish(&mut self) -> Vec<Replaced> {
+        if let Some((stop, thread)) = self.thread.take() {
+            drop(stop);
+            // It cannot panic, and if it did there would be nothing else to do.
+            let _ = thread.join();
+        }
+        // From the outermost in: what is inside comes back with it.
+        let replaced = self.names.iter().filter(|name| !is_in_place(name)).map(|name| Replaced {
+            path: name.path.clone(),
+            outcome: put_back(name).map_err(|error| error.raw_os_error().unwrap_or_default()),
+        });
+        replaced.collect()
+    }
+}
+
+impl Drop for Watch {
+    /// After a fault, when nobody asks.
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+fn watch(names: &[Name]) -> nix::Result<Inotify> {
+    let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+    let is_last =
+        |name: &Name| !names.iter().any(|other| other.path != name.path && other.path.starts_with(&name.path));
+    let parents: BTreeSet<&Path> =
+        names.iter().filter(|name| is_last(name)).filter_map(|name| name.path.parent()).collect();
+    for name in names {
+        let mut flags = AddWatchFlags::IN_MOVE_SELF | AddWatchFlags::IN_DELETE_SELF;
+        // Its mode and times are not changed from inside, nor the number of its names but by a removal.
+        flags.set(AddWatchFlags::IN_ATTRIB, is_last(name) || name.kind == Kind::Link);
+        flags.set(AddWatchFlags::IN_DELETE, parents.contains(name.path.as_path()));
+        inotify.add_watch(Path::new(&format!("/proc/self/fd/{}", name.handle.as_raw_fd())), flags)?;
+    }
+    for parent in parents.into_iter().filter(|parent| !names.iter().any(|name| name.path == *parent)) {
+        inotify.add_watch(parent, AddWatchFlags::IN_DELETE | AddWatchFlags::IN_ONLYDIR)?;
+    }
+    Ok(inotify)
+}
+
+/// The thread's life.
+fn keep_watch(names: &[Name], inotify: Option<&Inotify>, end: &PipeReader, sandbox: &OwnedFd) {
+    let patience = match inotify {
+        Some(_) => PollTimeout::NONE,
+        // Half a second is no more than that type can hold.
+        None => PollTimeout::try_from(GLANCE).unwrap_or(PollTimeout::MAX),
+    };
+    loop {
+        let ended = {
+            let descriptors = [Some(end.as_fd()), inotify.map(AsFd::as_fd)];
+            let mut polled: Vec<_> =
+                descriptors.into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+            // Interrupted or not, what counts is what is there.
+            let _ = poll(&mut polled, patience);
+            polled.first().and_then(PollFd::revents).is_some_and(|events| !events.is_empty())
+        };
+        if ended {
+            return;
+        }
+        if let Some(inotify) = inotify {
+            // What they say does not matter, nor how many were lost: now something may have changed.
+            while inotify.read_events().is_ok() {}
+        }
+        if !names.iter().all(is_in_place) {
+            let _ = sys::process::kill(sandbox);
+            return;
+        }
+    }
+}
+
+fn is_in_place(name: &Name) -> bool {
+    lstat(&name.path).is_ok_and(|stat| Inode::of(&stat) == name.inode)
+}
+
+/// Makes the name mean again what it meant. The value is where the other thing is, if there was one in its place.
+fn put_back(name: &Name) -> io::Result<Option<PathBuf>> {
+    let other = match fs::symlink_metadata(&name.path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        found => {
+            found?;
+            let aside = free_name(&name.path)?;
+            fs::rename(&name.path, &aside)?;
+            Some(aside)
+        }
+    };
+    // Where it is now, as far as it is anywhere.
+    let now = fs::read_link(format!("/proc/self/fd/{}", name.handle.as_raw_fd()))?;
+    if lstat(&now).is_ok_and(|stat| Inode::of(&stat) == name.inode) {
+        fs::rename(&now, &name.path)?;
+    } else if name.kind == Kind::Link {
+        symlink(PathBuf::from(readlinkat(&*name.handle, "").map_err(io::Error::from)?), &name.path)?;
+    } else {
+        // Only an empty one can be removed: what is in it is read-only.
+        DirBuilder::new().mode(name.mode).create(&name.path)?;
+    }
+    Ok(other)
+}
+
+/// A name beside this one that nothing has.
+fn free_name(path: &Path) -> io::Result<PathBuf> {
+    for number in 1..1000 {
+        let mut name: OsString = path.as_os_str().to_owned();
+        name.push(format!(".replaced-{number}"));
+        match fs::symlink_metadata(&name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(name.into()),
+            _ => {}
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::process;
+    use nix::unistd::Pid;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Child, Command};
+
+    struct Scene {
+        _guard: tempfile::TempDir,
+        home: PathBuf,
+        sandbox: Child,
+        watch: Watch,
+    }
+
+    /// A watch over `home/.config/netbox`, and a program in the place of the sandbox.
+    fn scene(file: Option<&str>, inotify: bool) -> Scene {
+        let guard = tempfile::tempdir().unwrap();
+        let home = guard.path().canonicalize().unwrap();
+        let protected = [Protected::directory(&home.join(".config/netbox"), 0o700).unwrap()];
+        if let Some(file) = file {
+            fs::write(home.join(".config/netbox").join(file), "mine").unwrap();
+        }
+        let sandbox = Command::new("sleep").arg("1000").spawn().unwrap();
+        let handle = process::open(Pid::from_raw(sandbox.id() as i32)).unwrap();
+        let watch = if inotify {
+            Watch::start(&protected, handle).unwrap()
+        } else {
+            let names = Arc::new(protected[0].pins.clone());
+            let (end, stop) = io::pipe().unwrap();
+            let watched = Arc::clone(&names);
+            Watch { names, thread: Some((stop, thread::spawn(move || keep_watch(&watched, None, &end, &handle)))) }
+        };
+        Scene { _guard: guard, home, sandbox, watch }
+    }
+
+    impl Scene {
+        /// Waits for the end of the sandbox. What was put right, by its path in the home folder, and where the other is.
+        fn end(&mut self) -> Vec<(String, Option<String>)> {
+            assert_eq!(self.sandbox.wait().unwrap().signal(), Some(libc::SIGKILL));
+            let home = &self.home;
+            let short = |path: PathBuf| path.strip_prefix(home).unwrap().display().to_string();
+            let replaced = self.watch.finish();
+            replaced.into_iter().map(|one| (short(one.path), one.outcome.unwrap().map(short))).collect()
+        }
+
+        fn is_whole(&self) -> bool {
+            self.watch.names.iter().all(is_in_place)
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_moved_ends_the_sandbox_and_comes_back() {
+        for inotify in [true, false] {
+            let mut scene = scene(Some("config.toml"), inotify);
+            let at = |name: &str| scene.home.join(name);
+            fs::rename(at(".config"), at("gone")).unwrap();
+            fs::create_dir_all(at(".config/netbox")).unwrap();
+            assert_eq!(scene.end(), [(".config".to_owned(), Some(".config.replaced-1".to_owned()))]);
+            assert!(scene.is_whole() && !scene.home.join("gone").exists());
+            assert_eq!(fs::read_to_string(scene.home.join(".config/netbox/config.toml")).unwrap(), "mine");
+        }
+    }
+
+    #[test]
+    fn an_empty_directory_that_is_removed_is_made_again() {
+        let mut scene = scene(None, true);
+        fs::remove_dir(scene.home.join(".config/netbox")).unwrap();
+        assert_eq!(scene.end(), [(".config/netbox".to_owned(), None)]);
+        let metadata = fs::metadata(scene.home.join(".config/netbox")).unwrap();
+        assert_eq!(std::os::unix::fs::MetadataExt::mode(&metadata) & 0o777, 0o700);
+    }
+
+    #[test]
+    fn an_empty_directory_that_another_is_moved_over_is_made_again() {
+        let mut scene = scene(None, true);
+        let at = |name: &str| scene.home.join(name);
+        fs::create_dir(at("evil")).unwrap();
+        fs::write(at("evil/config.toml"), "evil").unwrap();
+        fs::rename(at("evil"), at(".config/netbox")).unwrap();
+        assert_eq!(scene.end(), [(".config/netbox".to_owned(), Some(".config/netbox.replaced-1".to_owned()))]);
+        assert_eq!(fs::read_dir(scene.home.join(".config/netbox")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_link_that_is_replaced_is_made_again() {
+        let guard = tempfile::tempdir().unwrap();
+        let home = guard.path().canonicalize().unwrap();
+        fs::create_dir_all(home.join("dotfiles/netbox")).unwrap();
+        symlink("dotfiles", home.join(".config")).unwrap();
+        let protected = [Protected::directory(&home.join(".config/netbox"), 0o700).unwrap()];
+        let sandbox = Command::new("sleep").arg("1000").spawn().unwrap();
+        let handle = process::open(Pid::from_raw(sandbox.id() as i32)).unwrap();
+        let watch = Watch::start(&protected, handle).unwrap();
+        let mut scene = Scene { _guard: guard, home, sandbox, watch };
+        symlink("/tmp", scene.home.join("evil")).unwrap();
+        fs::rename(scene.home.join("evil"), scene.home.join(".config")).unwrap();
+        assert_eq!(scene.end(), [(".config".to_owned(), Some(".config.replaced-1".to_owned()))]);
+        assert_eq!(fs::read_link(scene.home.join(".config")).unwrap(), Path::new("dotfiles"));
+    }
+
+    #[test]
+    fn what_happens_in_the_directories_is_no_sign() {
+        let mut scene = scene(Some("config.toml"), true);
+        let at = |name: &str| scene.home.join(name);
+        for name in [".config/other", ".config/netbox/new", "other"] {
+            fs::write(at(name), "").unwrap();
+            fs::remove_file(at(name)).unwrap();
+        }
+        fs::rename(at(".config/netbox/config.toml"), at(".config/netbox/renamed")).unwrap();
+        assert!(scene.watch.finish().is_empty());
+        assert!(scene.sandbox.try_wait().unwrap().is_none(), "it lives");
+        scene.sandbox.kill().unwrap();
+        scene.sandbox.wait().unwrap();
+    }
+}
