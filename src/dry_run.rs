@@ -23,7 +23,7 @@ pub fn print(command: &[OsString], effective: &Effective, ports: &Ports, as_json
             "command": words,
             "mode": policy.mode().to_string(),
             "policy": policy.digest(),
-            "files": effective.files.iter().map(file).collect::<Vec<_>>(),
+            "files": effective.files.iter().map(UsedFile::json).collect::<Vec<_>>(),
             "allow": rules(policy.allow()),
             "deny": rules(policy.deny()),
             "host_ports": ports.host.iter().map(|door| &door.text).collect::<Vec<_>>(),
@@ -55,13 +55,4 @@ pub fn print(command: &[OsString], effective: &Effective, ports: &Ports, as_json
 
 fn rule(rule: &Rule) -> Value {
     json!({ "text": rule.text(), "source": rule.source().to_string() })
-}
-
-fn file(file: &UsedFile) -> Value {
-    json!({
-        "layer": file.layer.as_str(),
-        "path": file.path.to_string_lossy(),
-        "sha256": file.digest,
-        "standing": file.standing.as_str(),
-    })
 }

@@ -45,6 +45,8 @@ fn main() -> ExitCode {
     let code = catch_unwind(|| match cli.command {
         cli::Command::Run(arguments) => run::run(arguments),
         cli::Command::Check(arguments) => check::check(&arguments),
+        cli::Command::Policy(cli::PolicyCommand::Show(arguments)) => policy::show(&arguments),
+        cli::Command::Policy(cli::PolicyCommand::Lint(arguments)) => policy::lint(&arguments),
         cli::Command::Trust(arguments) => policy::trust(&arguments),
         cli::Command::Untrust(arguments) => policy::untrust(&arguments),
         cli::Command::Doctor(arguments) => doctor::doctor(&arguments),

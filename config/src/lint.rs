@@ -166,14 +166,18 @@ impl Compiled {
     }
 }
 
-/// In the order of files and places, each once.
 fn sorted(mut lints: Vec<Lint>) -> Vec<Lint> {
-    lints.sort_by(|one, other| one.place().cmp(&other.place()));
-    lints.dedup();
+    Lint::sort(&mut lints);
     lints
 }
 
 impl Lint {
+    /// Brings lints of several files into the order of the files and the places in them, each once.
+    pub fn sort(lints: &mut Vec<Self>) {
+        lints.sort_by_cached_key(Self::place);
+        lints.dedup();
+    }
+
     /// For order: by file, line, column, and the more serious first.
     fn place(&self) -> (String, usize, usize, Severity, &'static str) {
         let (name, line, column) = match self.source.written() {

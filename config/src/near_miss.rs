@@ -141,7 +141,8 @@ impl Policy {
         }
         let shared = |rule: &Rule| match rule.pattern() {
             HostPattern::Exact(listed) | HostPattern::Below(listed) | HostPattern::AtOrBelow(listed) => {
-                let common = common_labels(name.as_str(), listed.as_str());
+                // Most rules are done with here.
+                let common = listed.as_str().ends_with(owner).then(|| common_labels(name.as_str(), listed.as_str()))?;
                 (common.len() >= owner.len()).then_some(common.len())
             }
             HostPattern::Every | HostPattern::Range(_) => None,

@@ -7,6 +7,8 @@ mod run;
 mod serve;
 mod setting;
 
+use std::path::PathBuf;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use events::EventDestination;
@@ -32,6 +34,9 @@ pub enum Command {
     /// Say whether a target would be allowed, and by which rule
     #[command(after_long_help = CHECK_EXIT_CODES)]
     Check(CheckArguments),
+    /// The policy that a run here would have, and what is worth knowing about policy files
+    #[command(subcommand, disable_help_subcommand = true)]
+    Policy(PolicyCommand),
     /// Accept the content that the project's policy file has now
     ///
     /// Typing it is the consent, with a terminal or without. What is remembered is that content, at that place: after any
@@ -54,6 +59,20 @@ pub enum Command {
 }
 
 #[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Print the policy that a run here would have: each rule with the layer, file and line that it comes from
+    ///
+    /// Presets are shown as the rules that they stand for.
+    #[command(after_long_help = SHOW_EXIT_CODES)]
+    Show(ShowArguments),
+    /// Tell what is wrong with policy files, and what is right and may not be what is meant
+    ///
+    /// Files are read and parsed as for a run; nothing is run or trusted for it.
+    #[command(after_long_help = LINT_EXIT_CODES)]
+    Lint(LintArguments),
+}
+
+#[derive(Debug, Subcommand)]
 pub enum ProxyCommand {
     /// Serve HTTP CONNECT, HTTP and SOCKS5 on one port, for any program on this machine, until SIGINT or SIGTERM
     #[command(after_long_help = SERVE_EXIT_CODES)]
@@ -68,6 +87,10 @@ const SERVE_EXIT_CODES: &str = "\
 Exit codes: 0 if SIGINT, SIGTERM or SIGHUP ended it; 125 if netbox failed; 2 for wrong usage.";
 const CHECK_EXIT_CODES: &str = "\
 Exit codes: 0 if every target would be allowed; 1 if one would be refused; 2 if one, or the usage, is malformed.";
+const SHOW_EXIT_CODES: &str = "\
+Exit codes: 0 if it was printed; 2 if a policy file, or the usage, is wrong, or the project's file is not trusted.";
+const LINT_EXIT_CODES: &str = "\
+Exit codes: 0 if there is no error; 1 with `--strict` if there is a warning; 2 if there is an error, or the usage is wrong.";
 const TRUST_EXIT_CODES: &str = "\
 Exit codes: 0 if it is done; 125 if it cannot be remembered, as inside a sandbox; 2 if the file, or the usage, is wrong.";
 const DOCTOR_EXIT_CODES: &str = "Exit codes: 0 if `netbox run` works here; 1 if not.";
@@ -87,6 +110,34 @@ pub struct CheckArguments {
     /// `host`, `host:port`, `[v6]:port` or a URL; a host alone is judged on port 443
     #[arg(required = true, value_name = "TARGET")]
     pub targets: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct ShowArguments {
+    #[command(flatten)]
+    pub policy: PolicyArguments,
+
+    #[command(flatten)]
+    pub project: ProjectArguments,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct LintArguments {
+    /// A policy file; without it, the project's, the user's and the system's
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+
+    /// Print one JSON object for each error, warning and note
+    #[arg(long)]
+    pub json: bool,
+
+    /// Exit with 1 if there is a warning
+    #[arg(long)]
+    pub strict: bool,
 }
 
 #[derive(Args, Debug)]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use netbox_config::{Compiled, Layer, Mode, Policy, Rule};
+use serde_json::{Value, json};
 
 use crate::say::Voice;
 
@@ -62,6 +63,18 @@ impl UsedFile {
     /// Whether its bytes are judged on every run, so that others in its place change nothing.
     pub fn is_known_by_content(&self) -> bool {
         matches!(self.standing, Standing::Trusted | Standing::Pinned | Standing::Narrows)
+    }
+}
+
+impl UsedFile {
+    /// As it stands in output for machines.
+    pub fn json(&self) -> Value {
+        json!({
+            "layer": self.layer.as_str(),
+            "path": self.path.to_string_lossy(),
+            "sha256": self.digest,
+            "standing": self.standing.as_str(),
+        })
     }
 }
 

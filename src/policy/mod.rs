@@ -19,13 +19,16 @@ mod command;
 mod derived;
 mod diff;
 mod effective;
+mod excerpt;
 mod expanded;
 mod find;
+mod lint;
 mod load;
 mod owner;
 pub mod places;
 mod read;
 mod shell;
+mod show;
 mod store;
 mod trust;
 mod way;
@@ -35,8 +38,10 @@ use std::path::Path;
 
 pub use command::{trust, untrust};
 pub use effective::{Effective, UsedFile};
+pub use lint::lint;
 pub use load::{Asking, load};
 pub use shell::shell_word;
+pub use show::show;
 
 /// Why there is no policy to run with, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -63,6 +63,8 @@ pub const GPG: Program = Program { name: "gpg", package: "gnupg" };
 pub const BASH: Program = Program { name: "bash", package: "bash" };
 /// See `Program`.
 pub const SCRIPT: Program = Program { name: "script", package: "bsdutils" };
+/// See `Program`.
+pub const UNSHARE: Program = Program { name: "unshare", package: "util-linux" };
 
 const OWN: &[(&str, &str)] = &[
     ("probe.py", include_str!("programs/probe.py")),

@@ -17,6 +17,7 @@ mod inside;
 mod lookups;
 mod modes;
 mod next_run;
+mod policy;
 mod policy_files;
 mod ports;
 mod programs;
@@ -62,6 +63,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         events::TESTS,
         usage::TESTS,
         check::TESTS,
+        policy::TESTS,
         doctor::TESTS,
         derived::TESTS,
         environment::TESTS,

@@ -7,7 +7,7 @@ use crate::entry::{Entry, List};
 use crate::expand::Expansions;
 use crate::layer::Layer;
 use crate::mode::Mode;
-use crate::policy_file::{PolicyFile, Section};
+use crate::policy_file::{PolicyFile, Profile, Section};
 use crate::presets;
 use crate::stack::{CommandLine, Stack};
 
@@ -98,7 +98,9 @@ fn together(file: &PolicyFile) -> Vec<Lint> {
     let mut nothing_derived = Expansions::default();
     presets::DERIVED.iter().for_each(|name| nothing_derived.insert(name, Vec::new()));
     let stack = Stack::new(&command_line).with_file(file);
-    let profiles = file.profiles().take(PROFILES).map(Some);
+    let with_rules = |profile: &Profile| !profile.section.allow.is_empty() || !profile.section.deny.is_empty();
+    let profiles = file.profiles.iter().filter(|(_, profile)| with_rules(profile)).map(|(name, _)| Some(&**name));
+    let profiles = profiles.take(PROFILES);
     // A file that leans on others is looked at together with them.
     let compiled = std::iter::once(None)
         .chain(profiles)
