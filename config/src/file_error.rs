@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::ech::EchError;
 use crate::layer::Layer;
 use crate::mode::{Mode, ModeError};
 use crate::quote::quote;
@@ -91,6 +92,9 @@ pub enum FileFault {
     /// A word that is no mode.
     #[error(transparent)]
     Mode(#[from] ModeError),
+    /// A word that says nothing about ECH.
+    #[error(transparent)]
+    Ech(#[from] EchError),
     /// A rule that is wrong.
     #[error("rule {}: {}", quote(.0.text().as_bytes()), .0.fault())]
     Rule(RuleError),

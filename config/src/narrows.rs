@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use crate::address::{AddressClass, class_of_range};
 use crate::ceiling::Ceiling;
 use crate::compiled::Compiled;
+use crate::ech::Ech;
 use crate::mode::Mode;
 use crate::pattern::HostPattern;
 use crate::policy::Policy;
@@ -33,6 +34,7 @@ impl Policy {
         self.mode() == Mode::None
             || !self.mode().is_wider_than(outer.mode())
                 && outer.deny().iter().all(|rule| denied.contains(&denies(rule)))
+                && (outer.ech() == Ech::Allow || self.ech() == Ech::Refuse)
                 && outer.ceilings().iter().all(|ceiling| ceilings.contains(&admits(ceiling)))
                 && self.allow().iter().all(|rule| outer.covers(rule))
     }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256};
 
 use crate::ceiling::Ceiling;
+use crate::ech::Ech;
 use crate::index::Index;
 use crate::mode::Mode;
 use crate::rule::{Rule, RuleRef};
@@ -20,6 +21,7 @@ pub struct Policy {
     allow: Vec<Rule>,
     deny: Vec<Rule>,
     ceilings: Vec<Ceiling>,
+    ech: Ech,
     pub(crate) allow_index: Index,
     pub(crate) deny_index: Index,
 }
@@ -56,13 +58,24 @@ impl Policy {
     /// A policy of these rules, each of which is fit for its list. In mode `none` allow rules say nothing.
     pub(crate) fn assemble(mode: Mode, allow: Vec<Rule>, deny: Vec<Rule>) -> Self {
         let (allow_index, deny_index) = (Index::new(&allow), Index::new(&deny));
-        Self { mode, allow, deny, ceilings: Vec::new(), allow_index, deny_index }
+        Self { mode, allow, deny, ceilings: Vec::new(), ech: Ech::Allow, allow_index, deny_index }
     }
 
     /// The same policy under these ceilings, outermost first, in place of those that it had.
     #[must_use]
     pub fn within(self, ceilings: Vec<Ceiling>) -> Self {
         Self { ceilings, ..self }
+    }
+
+    /// The same policy with this done about ECH.
+    #[must_use]
+    pub fn with_ech(self, ech: Ech) -> Self {
+        Self { ech, ..self }
+    }
+
+    /// What is done about ECH, in every mode.
+    pub fn ech(&self) -> Ech {
+        self.ech
     }
 
     /// The mode.
@@ -113,6 +126,9 @@ impl Policy {
         lines.append(&mut ceilings);
         let mut hash = Sha256::new_with_prefix(format!("mode {}\n", self.mode));
         lines.iter().for_each(|line| hash.update(line));
+        if self.ech == Ech::Refuse {
+            hash.update("ech refuse\n");
+        }
         hash.finalize().iter().fold(String::with_capacity(64), |mut digits, byte| {
             // Writing to a string does not fail.
             let _ = write!(digits, "{byte:02x}");

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::ech::Ech;
 use crate::entry::Entry;
 use crate::file_error::FileErrors;
 use crate::layer::Layer;
@@ -20,6 +21,7 @@ use crate::source::Source;
 /// | `deny` | list of rules | file, profile |
 /// | `mode` | `"allowlist"`, `"none"`, `"audit"` or `"open"` | file, profile |
 /// | `ceiling` | list of rules | file, profile; not of a project |
+/// | `ech` | `"allow"` or `"refuse"` | the file; one file that refuses is enough |
 /// | `[profile.NAME]` | table of `allow`, `deny`, `mode`, `ceiling` | the file |
 /// | `[preset.NAME]` | table of `allow` | the file |
 #[derive(Clone, Debug)]
@@ -27,6 +29,7 @@ pub struct PolicyFile {
     pub(crate) layer: Layer,
     pub(crate) path: Arc<Path>,
     pub(crate) base: Section,
+    pub(crate) ech: Ech,
     pub(crate) profiles: BTreeMap<Arc<str>, Profile>,
     pub(crate) presets: BTreeMap<Arc<str>, Preset>,
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+use crate::ech::Ech;
 use crate::entry::{Entry, List, is_name};
 use crate::file_error::{FileError, FileErrors, FileFault, elsewhere};
 use crate::layer::Layer;
@@ -18,15 +19,14 @@ use crate::presets;
 use crate::source::Source;
 use crate::suggest;
 
-pub(crate) const FILE_KEYS: [&str; 7] = ["version", "allow", "deny", "mode", "ceiling", "profile", "preset"];
+pub(crate) const FILE_KEYS: [&str; 8] = ["version", "allow", "deny", "mode", "ceiling", "ech", "profile", "preset"];
 pub(crate) const PROFILE_KEYS: [&str; 4] = ["allow", "deny", "mode", "ceiling"];
 pub(crate) const PRESET_KEYS: [&str; 1] = ["allow"];
 
 /// Keys that the user's and the system's files will hold. A project's file never will: they are about the machine.
-const SERVICE_KEYS: [&str; 14] = [
+const SERVICE_KEYS: [&str; 13] = [
     "credential",
     "credentials",
-    "ech",
     "events",
     "hook",
     "hooks",
@@ -74,6 +74,7 @@ pub(crate) fn read(layer: Layer, path: Arc<Path>, bytes: &[u8]) -> Result<Policy
         layer,
         path: Arc::clone(&reader.path),
         base: Section::default(),
+        ech: Ech::default(),
         profiles: BTreeMap::new(),
         presets: BTreeMap::new(),
     };
@@ -106,6 +107,7 @@ impl Reader<'_> {
         for (key, value) in document {
             match &**key.get_ref() {
                 "version" => self.version(value),
+                "ech" => file.ech = self.ech(value),
                 "profile" => self.tables("profile", value, |reader, name, table| {
                     let profile = reader.profile(name, table);
                     file.profiles.insert(name.get_ref().as_ref().into(), profile);
@@ -129,6 +131,18 @@ impl Reader<'_> {
             }
             _ => self.wrong_type("version", value, "a whole number", hint),
         }
+    }
+
+    fn ech(&mut self, value: &Value<'_>) -> Ech {
+        let at = value.span().start;
+        let DeValue::String(text) = value.get_ref() else {
+            self.wrong_type("ech", value, "a string", "write `ech = \"refuse\"`".to_owned());
+            return Ech::Refuse;
+        };
+        text.parse().unwrap_or_else(|error| {
+            self.wrong(at, FileFault::Ech(error), None);
+            Ech::Refuse
+        })
     }
 
     /// The tables `[profile.NAME]` or `[preset.NAME]`.

@@ -11,6 +11,7 @@ use std::{env, fs};
 use serde_json::{Value, json};
 use toml::de::{DeTable, DeValue};
 
+use crate::ech::Ech;
 use crate::entry::LONGEST_NAME;
 use crate::layer::Layer;
 use crate::mode::Mode;
@@ -50,6 +51,11 @@ fn property(layer: Layer, key: &str) -> Value {
         "mode" => about(
             "What happens to what no rule names.",
             json!({ "type": "string", "enum": Mode::ALL.map(Mode::as_str) }),
+        ),
+        "ech" => about(
+            "What is done about TLS Encrypted Client Hello: `allow` it, judged by its outer name, or `refuse` it, which \
+             refuses current browsers too.",
+            json!({ "type": "string", "enum": [Ech::Allow.as_str(), Ech::Refuse.as_str()] }),
         ),
         "profile" => about(
             "Rules that are added with `--profile NAME`.",

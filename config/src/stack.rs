@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::ceiling::Ceiling;
 use crate::compiled::Compiled;
+use crate::ech::Ech;
 use crate::entry::{Entry, List};
 use crate::expand::{Expander, Expansions};
 use crate::file_error::{FileError, FileErrors, FileFault};
@@ -133,7 +134,9 @@ impl<'a> Stack<'a> {
         });
         warnings.extend(about_rules);
         let layers = [allow.layers, deny.layers, ceilings.layers];
-        let policy = Policy::assemble(mode, allow.items, deny.items).within(ceilings.items);
+        // Whoever refuses it wins, as with denies.
+        let ech = self.files.values().map(|file| file.ech).find(|ech| *ech == Ech::Refuse).unwrap_or_default();
+        let policy = Policy::assemble(mode, allow.items, deny.items).within(ceilings.items).with_ech(ech);
         FileErrors::unless(
             errors,
             Compiled { policy, layers, mode_source, profile: self.profile.map(ToOwned::to_owned), warnings },

@@ -7,7 +7,7 @@
 //! In the modes `audit` and `open` a difference passes, unless a deny rule covers the other name or a ceiling leaves it
 //! out.
 
-use netbox_config::{Host, HostName, Mode, Permit, Policy, Port, Reason, Refusal};
+use netbox_config::{Ech, Host, HostName, Mode, Permit, Policy, Port, Reason, Refusal};
 
 use crate::dns::Names;
 use crate::first_bytes::FirstBytes;
@@ -31,7 +31,8 @@ pub(crate) fn agree(names: &Names, permit: &Permit, first: &FirstBytes) -> Agree
     let port = permit.target().port();
     let result = match first {
         FirstBytes::Malformed | FirstBytes::Undecided(_) => Err(Refusal::new(Reason::Malformed)),
-        FirstBytes::Tls(sni) => match name_in_tls(names, permit, sni.as_ref()) {
+        FirstBytes::Tls { ech: true, .. } if policy.ech() == Ech::Refuse => Err(Refusal::new(Reason::Unsupported)),
+        FirstBytes::Tls { sni, .. } => match name_in_tls(names, permit, sni.as_ref()) {
             Ok(None) if port == Port::HTTP => differs(policy, Reason::NotHttp),
             judged => judged,
         },

@@ -31,6 +31,7 @@ const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: u16 = 0;
 const HOST_NAME: u8 = 0;
+const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
 
 /// What the first bytes of a connection are to a TLS server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub enum Hello {
     Whole {
         /// The server name, lower case, without a trailing dot.
         sni: Option<HostName>,
+        /// Whether there is, or seems to be, another name in an Encrypted Client Hello (RFC 9849 §5).
+        ech: bool,
     },
     /// No TLS handshake record of SSL 3.0 or later starts here.
     NotTls,
@@ -67,7 +70,7 @@ pub fn read(bytes: &[u8]) -> Hello {
     match assemble(bytes) {
         Ok(None) => Hello::Incomplete,
         Ok(Some(message)) => match server_name(&message) {
-            Ok(sni) => Hello::Whole { sni },
+            Ok((sni, ech)) => Hello::Whole { sni, ech },
             Err(Ambiguous) => Hello::Malformed,
         },
         Err(Ambiguous) => Hello::Malformed,
@@ -118,8 +121,8 @@ fn assemble(bytes: &[u8]) -> Result<Option<Vec<u8>>, Ambiguous> {
     }
 }
 
-/// The server name of a ClientHello (RFC 8446 §4.1.2, RFC 5246 §7.4.1.2), whose every length is checked.
-fn server_name(message: &[u8]) -> Result<Option<HostName>, Ambiguous> {
+/// The server name of a ClientHello, and whether there is ECH (RFC 8446 §4.1.2, RFC 5246 §7.4.1.2), whose every length is checked.
+fn server_name(message: &[u8]) -> Result<(Option<HostName>, bool), Ambiguous> {
     let mut hello = Reader(message);
     hello.take(2 + 32)?;
     hello.vector8(0, 32)?;
@@ -130,19 +133,20 @@ fn server_name(message: &[u8]) -> Result<Option<HostName>, Ambiguous> {
     hello.vector8(1, 255)?;
     // Before TLS 1.3 the extensions may be absent altogether.
     if hello.0.is_empty() {
-        return Ok(None);
+        return Ok((None, false));
     }
     let mut extensions = hello.vector16(0)?;
     hello.end()?;
-    let mut sni = None;
+    let (mut sni, mut ech) = (None, false);
     while !extensions.0.is_empty() {
         let kind = extensions.number16()?;
         let content = extensions.vector16(0)?;
         if kind == SERVER_NAME && sni.replace(host_name(content)?).is_some() {
             return Err(Ambiguous);
         }
+        ech |= kind == ENCRYPTED_CLIENT_HELLO;
     }
-    Ok(sni)
+    Ok((sni, ech))
 }
 
 /// The one name of a `server_name` extension.

@@ -43,8 +43,8 @@ const LONGEST_METHOD: usize = 9;
 pub enum FirstBytes {
     /// More bytes are needed. Says what it looks like up to now.
     Undecided(Undecided),
-    /// A whole ClientHello, and its server name.
-    Tls(Option<HostName>),
+    /// A whole ClientHello, its server name, and whether it bears an Encrypted Client Hello.
+    Tls { sni: Option<HostName>, ech: bool },
     /// A line that a server could take for the request line of HTTP/1 (or of HTTP/0.9 with a version).
     Http,
     /// The connection preface of HTTP/2 (RFC 9113 §3.4), without TLS.
@@ -83,7 +83,7 @@ impl Classifier {
             [22, ..] => {
                 return match client_hello::read(bytes) {
                     Hello::Incomplete => FirstBytes::Undecided(Undecided::Tls),
-                    Hello::Whole { sni } => FirstBytes::Tls(sni),
+                    Hello::Whole { sni, ech } => FirstBytes::Tls { sni, ech },
                     Hello::NotTls => FirstBytes::Other,
                     Hello::Malformed => FirstBytes::Malformed,
                 };

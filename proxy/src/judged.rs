@@ -199,7 +199,7 @@ impl Judged {
     }
 
     fn saw(&mut self, first: &FirstBytes) {
-        if let FirstBytes::Tls(Some(sni)) = first {
+        if let FirstBytes::Tls { sni: Some(sni), .. } = first {
             self.record.saw_sni(sni.as_str());
         }
     }
@@ -230,7 +230,7 @@ impl Judged {
     async fn refuse_by(mut self, refusal: &Refusal, first: &FirstBytes, deadline: Instant) {
         self.record.will_refuse(refusal);
         let telling = match first {
-            FirstBytes::Tls(_) => Telling::Tls,
+            FirstBytes::Tls { .. } => Telling::Tls,
             FirstBytes::Http => {
                 let request = timeout_at(deadline, read_request(&mut self.client)).await.ok().flatten();
                 if let Some(request) = &request {

@@ -24,6 +24,7 @@ fn id(fault: &FileFault) -> &'static str {
         FileFault::Type { .. } | FileFault::Item { .. } => "wrong-type",
         FileFault::Version(_) => "wrong-version",
         FileFault::Mode(_) => "invalid-mode",
+        FileFault::Ech(_) => "invalid-ech",
         FileFault::Rule(_) => "invalid-rule",
         FileFault::Name { .. } => "invalid-name",
         FileFault::EmptyPreset(_) => "empty-preset",

@@ -81,11 +81,11 @@ fn unknown_keys_are_errors_that_say_what_may_be_meant() {
         ("[preset.x]\nallow = []\ndeny = []", "3:1: `deny` is no key of a preset; write `deny` at the top of the file"),
         (
             "hosts = []",
-            "1:1: `hosts` is no key of a policy file; the keys are `version`, `allow`, `deny`, `mode`, `ceiling`, `profile`, `preset`",
+            "1:1: `hosts` is no key of a policy file; the keys are `version`, `allow`, `deny`, `mode`, `ceiling`, `ech`, `profile`, `preset`",
         ),
         (
             "\"\\u001b[2J\" = 1",
-            r"1:1: `\x1b[2J` is no key of a policy file; the keys are `version`, `allow`, `deny`, `mode`, `ceiling`, `profile`, `preset`",
+            r"1:1: `\x1b[2J` is no key of a policy file; the keys are `version`, `allow`, `deny`, `mode`, `ceiling`, `ech`, `profile`, `preset`",
         ),
         ("extends = \"x\"", "1:1: `extends` is not supported yet; leave it out"),
     ] {
@@ -112,6 +112,8 @@ fn a_project_holds_neither_a_ceiling_nor_what_is_the_machines() {
 #[test]
 fn values_of_another_kind_are_errors_that_say_what_to_write() {
     for (text, said) in [
+        ("ech = true", "1:7: `ech` is a boolean, and must be a string; write `ech = \"refuse\"`"),
+        ("ech = \"off\"", "1:7: `off` is nothing that can be done about ECH, write `allow` or `refuse`"),
         (
             "allow = \"a.example\"",
             "1:9: `allow` is a string, and must be a list of rules; write `allow = [\"a.example\"]`",

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use netbox_config::{
-    CommandLine, Compiled, Decision, Entry, Expansions, HostFacts, HostName, Layer, List, Mode, PolicyFile, Reason,
-    Source, Stack,
+    CommandLine, Compiled, Decision, Ech, Entry, Expansions, HostFacts, HostName, Layer, List, Mode, PolicyFile,
+    Reason, Source, Stack,
 };
 
 use crate::{host, target};
@@ -377,4 +377,22 @@ fn the_digest_is_of_the_rules_and_the_ceilings() {
     assert_eq!(digests.len(), texts.len() - 1);
     let split = Run::default().file(Layer::User, texts[4]).profile("x").compile().policy().digest();
     assert!(!digests.contains(&split), "two ceilings are not one");
+}
+
+#[test]
+fn one_file_that_refuses_ech_is_enough() {
+    let run = |files: &[(Layer, &str)]| {
+        files.iter().fold(Run::default(), |run, (layer, ech)| run.file(*layer, &format!("ech = \"{ech}\"")))
+    };
+    for (files, expected) in [
+        (&[][..], Ech::Allow),
+        (&[(Layer::System, "allow"), (Layer::Project, "allow")], Ech::Allow),
+        (&[(Layer::User, "refuse"), (Layer::Project, "allow")], Ech::Refuse),
+        (&[(Layer::System, "allow"), (Layer::Project, "refuse")], Ech::Refuse),
+    ] {
+        assert_eq!(run(files).compile().policy().ech(), expected, "{files:?}");
+    }
+    let (plain, refusing) = (run(&[]).compile(), run(&[(Layer::Project, "refuse")]).compile());
+    assert!(refusing.narrows(&plain) && !plain.narrows(&refusing));
+    assert_ne!(plain.policy().digest(), refusing.policy().digest());
 }

@@ -46,13 +46,18 @@ pub(crate) fn hello(name: &str) -> Vec<u8> {
     records(&message(Some(&all)), MAX_RECORD)
 }
 
+/// The same with an Encrypted Client Hello.
+pub(crate) fn encrypted_hello(name: &str) -> Vec<u8> {
+    with(&[&server_names(&[(0, name.as_bytes())]), &extension(0xfe0d, &[7; 200])])
+}
+
 /// A hello with nothing but these extensions.
 fn with(extensions: &[&[u8]]) -> Vec<u8> {
     records(&message(Some(&extensions.concat())), MAX_RECORD)
 }
 
 fn found(name: &str) -> Hello {
-    Hello::Whole { sni: Some(HostName::parse_wire(name.as_bytes()).unwrap()) }
+    Hello::Whole { sni: Some(HostName::parse_wire(name.as_bytes()).unwrap()), ech: false }
 }
 
 /// What a message becomes when one of its bytes is another.
@@ -65,8 +70,10 @@ fn changed(mut bytes: Vec<u8>, at: usize, to: u8) -> Vec<u8> {
 fn the_server_name_is_found() {
     assert_eq!(read(&hello("example.com")), found("example.com"));
     assert_eq!(read(&hello("Example.COM.")), found("example.com"));
-    assert_eq!(read(&with(&[])), Hello::Whole { sni: None });
-    assert_eq!(read(&records(&message(None), MAX_RECORD)), Hello::Whole { sni: None });
+    let sni = HostName::parse_wire(b"example.com").ok();
+    assert_eq!(read(&encrypted_hello("example.com")), Hello::Whole { sni, ech: true });
+    assert_eq!(read(&with(&[])), Hello::Whole { sni: None, ech: false });
+    assert_eq!(read(&records(&message(None), MAX_RECORD)), Hello::Whole { sni: None, ech: false });
 }
 
 #[test]
@@ -99,7 +106,7 @@ fn too_many_records_or_bytes_are_refused_before_they_have_come() {
     assert_eq!(read(&announced), Hello::Malformed);
     let largest = message(Some(&extension(21, &vec![0; MAX_MESSAGE - 85])));
     assert_eq!(largest.len(), MAX_MESSAGE);
-    assert_eq!(read(&records(&largest, MAX_RECORD)), Hello::Whole { sni: None });
+    assert_eq!(read(&records(&largest, MAX_RECORD)), Hello::Whole { sni: None, ech: false });
     assert!(records(&largest, MAX_MESSAGE / MAX_RECORDS).len() == MAX_BYTES);
 }
 

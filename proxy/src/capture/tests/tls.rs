@@ -1,9 +1,10 @@
 //! TLS on a captured connection, by `tests/cases/tls.jsonl`.
 
+use netbox_config::Mode;
 use tokio::io::AsyncWriteExt;
 
 use super::world::*;
-use crate::client_hello::tests::{hello, message, records, server_names};
+use crate::client_hello::tests::{encrypted_hello, hello, message, records, server_names};
 
 /// A hello for the name passes byte for byte, and what follows both ways.
 async fn passes(mut world: World, target: &str, bytes: &[u8]) -> Vec<serde_json::Value> {
@@ -207,4 +208,15 @@ async fn in_audit_mode_another_name_passes_and_is_noted_unless_it_is_denied() {
     let events = passes(World::with(Audit, &["github.com"], &[]), "github.com:443", &hello("other.example")).await;
     assert_eq!(one_decision(&events, "allow", "audit")["would"], "sni-mismatch");
     alerted(World::with(Audit, &[], &["*.example"]), "github.com:443", &hello("evil.example"), "denied").await;
+}
+
+#[tokio::test]
+async fn an_encrypted_hello_passes_by_its_outer_name_or_is_refused_as_the_policy_says() {
+    let bytes = encrypted_hello("github.com");
+    passes(World::new(&["github.com"]), "github.com:443", &bytes).await;
+    for mode in [Mode::Allowlist, Mode::Audit, Mode::Open] {
+        let world = || World::without_ech(mode, &["github.com"]);
+        alerted(world(), "github.com:443", &bytes, "unsupported").await;
+        passes(world(), "github.com:443", &hello("github.com")).await;
+    }
 }

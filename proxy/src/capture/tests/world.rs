@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use netbox_config::{HostFacts, HostName, Mode, Policy, Rule, Source, VettedAddr};
+use netbox_config::{Ech, HostFacts, HostName, Mode, Policy, Rule, Source, VettedAddr};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -84,13 +84,22 @@ impl World {
     }
 
     pub fn with(mode: Mode, allow: &[&str], deny: &[&str]) -> Self {
+        Self::under(Policy::new(mode, rules(allow), rules(deny)).unwrap())
+    }
+
+    /// The same without ECH.
+    pub fn without_ech(mode: Mode, allow: &[&str]) -> Self {
+        Self::under(Policy::new(mode, rules(allow), Vec::new()).unwrap().with_ech(Ech::Refuse))
+    }
+
+    fn under(policy: Policy) -> Self {
         let net = Arc::new(Net::default());
         for (name, address) in
             [("github.com", SERVER), ("api.github.com", "203.0.113.11"), ("evil.example", "203.0.113.66")]
         {
             net.names.lock().unwrap().insert(name.to_owned(), Ok(vec![address.parse().unwrap()]));
         }
-        let policy = Arc::new(Policy::new(mode, rules(allow), rules(deny)).unwrap());
+        let policy = Arc::new(policy);
         let records = Arc::new(HostRecords::new());
         let resolver: Arc<dyn Resolver> = Arc::clone(&net) as _;
         let names = Arc::new(Names::new(policy, resolver, records, Vec::new()));
