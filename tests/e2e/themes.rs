@@ -1,6 +1,7 @@
 //! The tests, by theme. Each is named by the fact that it shows.
 
 mod addresses;
+mod ceilings;
 mod check;
 mod derived;
 mod descriptors;
@@ -59,6 +60,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         escape::root::TESTS,
         next_run::TESTS,
         trust::TESTS,
+        ceilings::TESTS,
         policy_files::TESTS,
         events::TESTS,
         usage::TESTS,
