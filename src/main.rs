@@ -12,6 +12,7 @@ mod duration;
 mod environment;
 mod event_sink;
 mod generate;
+mod learn;
 mod passed;
 mod policy;
 mod policy_flags;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
     // A fault of ours must not look like the command's own exit code.
     let code = catch_unwind(|| match cli.command {
         cli::Command::Run(arguments) => run::run(arguments),
+        cli::Command::Learn(arguments) => learn::learn(arguments),
         cli::Command::Check(arguments) => check::check(&arguments),
         cli::Command::Policy(cli::PolicyCommand::Show(arguments)) => policy::show(&arguments),
         cli::Command::Policy(cli::PolicyCommand::Lint(arguments)) => policy::lint(&arguments),

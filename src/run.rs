@@ -37,20 +37,38 @@ pub fn run(arguments: RunArguments) -> u8 {
             Err(error) => refuse(FAILED, &format!("cannot write to stdout: {error}"), None),
         };
     }
-    let sink = match intent.events.as_ref().map(EventSink::open).transpose() {
-        Ok(sink) => sink,
-        Err(why) => return refuse(FAILED, &why, None),
-    };
-    warn(voice, &intent.effective);
-    match confine(arguments, voice, intent, sink) {
-        Ok(code) => code,
-        Err(why) => refuse(FAILED, &why.text, why.hint.as_deref()),
+    let when = arguments.summary;
+    match carry_out(arguments, voice, intent) {
+        Ok(Ran { code, events, .. }) => {
+            summary::conclude(&events, code, when, voice);
+            code
+        }
+        Err(code) => code,
     }
 }
 
+/// What came of a run.
+pub struct Ran {
+    /// The exit code.
+    pub code: u8,
+    pub events: Events,
+    /// Whether the command ran, to whatever end.
+    pub has_run: bool,
+}
+
+/// Runs what was typed.
+///
+/// # Errors
+/// The command did not run, which was said. The value is the exit code.
+pub fn carry_out(arguments: RunArguments, voice: Voice, intent: Intent) -> Result<Ran, u8> {
+    let sink = intent.events.as_ref().map(EventSink::open).transpose().map_err(|why| refuse(FAILED, &why, None))?;
+    warn(voice, &intent.effective);
+    confine(arguments, voice, intent, sink).map_err(|why| refuse(FAILED, &why.text, why.hint.as_deref()))
+}
+
 /// What was typed, and makes sense.
-struct Intent {
-    effective: Effective,
+pub struct Intent {
+    pub effective: Effective,
     events: Option<EventDestination>,
     ports: Ports,
     /// `--pass-fd`.
@@ -58,7 +76,9 @@ struct Intent {
 }
 
 impl Intent {
-    fn of(arguments: &RunArguments) -> Result<Self, Refused> {
+    /// # Errors
+    /// It does not, or the project's file is not trusted.
+    pub fn of(arguments: &RunArguments) -> Result<Self, Refused> {
         // First of all: what this process opens may get such a number too.
         let passed = passed::find(&arguments.pass_fd).map_err(Refused::usage)?;
         let asking = if arguments.dry_run { Asking::Nobody } else { Asking::Person };
@@ -89,7 +109,7 @@ fn fault(what: &str) -> impl Fn(std::io::Error) -> Fault + '_ {
 }
 
 /// From here on, an error means that the command did not run.
-fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<EventSink>) -> Result<u8, Fault> {
+fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<EventSink>) -> Result<Ran, Fault> {
     let Intent { effective, ports, passed, .. } = intent;
     let id = SessionId::random().map_err(fault("draw a session number"))?;
     let directory = env::current_dir().map_err(fault("find the working directory"))?;
@@ -152,12 +172,12 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
     // Lookups may still sit on their threads; nobody waits for them.
     runtime.shutdown_background();
 
+    let has_run = matches!(ended, Ended::TimedOut | Ended::Sandbox(Outcome::Exited(_) | Outcome::Killed(_)));
     let code = exit_code(&arguments, &events, ended);
     for program in programs.iter().filter(|program| !program.is_in_place()) {
         voice.warn(program.replacement());
     }
-    summary::conclude(&events, code, arguments.summary, voice);
-    Ok(code)
+    Ok(Ran { code, events, has_run })
 }
 
 /// What was opened beside the policy, for the events.

@@ -31,6 +31,11 @@ pub fn note(text: impl Display) {
     line("", text);
 }
 
+/// A text of several lines, as it is. In one piece, so that nothing comes between.
+pub fn plain(text: &str) {
+    let _ = stderr().write_all(text.as_bytes());
+}
+
 /// Why it did not work, and what to do. Said in any case.
 pub fn error(text: impl Display, hint: Option<&str>) {
     line("error: ", text);

@@ -45,7 +45,7 @@ fn compose(summary: &Summary, always: bool) -> Option<String> {
         reached(&mut text, summary);
     }
     list(&mut text, "refused", &summary.refused, summary.others);
-    list(&mut text, "would be refused", &summary.audited, 0);
+    list(&mut text, "would be refused", &summary.audited, summary.others_audited);
     list(&mut text, "failed", &summary.failures, 0);
     Some(text)
 }
@@ -83,7 +83,7 @@ fn size(bytes: u64) -> String {
 }
 
 /// `host:port`, as far as it is known.
-fn place(host: &str, port: Option<u16>) -> String {
+pub fn place(host: &str, port: Option<u16>) -> String {
     let port = port.map(|port| format!(":{port}")).unwrap_or_default();
     if host.is_empty() {
         return format!("what named no host{port}");

@@ -89,6 +89,8 @@ impl Record {
             self.event.reason = Reason::Audit;
             self.event.rule = None;
             self.event.would.get_or_insert(would);
+            // A rule for the host alone would not let it through.
+            self.event.hint = Refusal::new(would).hint(&self.target);
         }
     }
 

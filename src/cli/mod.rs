@@ -1,6 +1,7 @@
 //! What can be typed. No I/O: the meaning of it is resolved elsewhere.
 
 mod events;
+mod learn;
 mod policy;
 mod ports;
 mod run;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use events::EventDestination;
+pub use learn::LearnArguments;
 pub use policy::{PolicyArguments, ProjectArguments, TrustArguments, UntrustArguments};
 pub use ports::{HostPortArgument, PublishArgument};
 pub use run::{ProxyEnvironment, RunArguments};
@@ -37,6 +39,12 @@ pub enum Command {
     /// The policy that a run here would have, and what is worth knowing about policy files
     #[command(subcommand, disable_help_subcommand = true)]
     Policy(PolicyCommand),
+    /// Run a command, and write the hosts that it needed to the project's policy file
+    ///
+    /// The command runs in mode `audit`: every public host passes. What deny rules, ceilings and the guard refuse stays
+    /// refused, and is not proposed. The change is shown, and written on a yes.
+    #[command(override_usage = "netbox learn [OPTIONS] [--] CMD [ARG]...", after_long_help = LEARN_EXIT_CODES)]
+    Learn(LearnArguments),
     /// Accept the content that the project's policy file has now
     ///
     /// Typing it is the consent, with a terminal or without. What is remembered is that content, at that place: after any
@@ -85,6 +93,8 @@ netbox failed, and the command did not run or was ended; 126 if it cannot be exe
 wrong usage.";
 const SERVE_EXIT_CODES: &str = "\
 Exit codes: 0 if SIGINT, SIGTERM or SIGHUP ended it; 125 if netbox failed; 2 for wrong usage.";
+const LEARN_EXIT_CODES: &str = "\
+Exit codes: as `netbox run`; 125 also if the file cannot be written.";
 const CHECK_EXIT_CODES: &str = "\
 Exit codes: 0 if every target would be allowed; 1 if one would be refused; 2 if one, or the usage, is malformed.";
 const SHOW_EXIT_CODES: &str = "\

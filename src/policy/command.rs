@@ -145,7 +145,7 @@ fn unsaid(error: io::Error) -> Failed {
 }
 
 /// The variable is a word to programs and no proof; where it is missing, what is remembered is read-only all the same.
-fn refuse_inside() -> Result<(), Refused> {
+pub fn refuse_inside() -> Result<(), Refused> {
     if env::var_os(variables::INSIDE).is_some_and(|value| value == "1") {
         return Err(Refused::new("inside a sandbox of netbox, trust is neither given nor ended").hint("do it outside"));
     }

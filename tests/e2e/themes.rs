@@ -15,6 +15,7 @@ mod explicit;
 mod flow;
 mod fronting;
 mod inside;
+mod learn;
 mod lookups;
 mod modes;
 mod next_run;
@@ -68,6 +69,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         policy::TESTS,
         doctor::TESTS,
         derived::TESTS,
+        learn::TESTS,
         environment::TESTS,
         ports::TESTS,
         several::TESTS,

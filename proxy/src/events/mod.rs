@@ -37,7 +37,7 @@ use std::time::Duration;
 use netbox_config::{Mode, Reason, RuleRef, Via};
 
 pub use line::MAX_LINE;
-pub use summary::{MAX_GROUPS, Reached, Refused, Summary};
+pub use summary::{MAX_AUDITED, MAX_GROUPS, Reached, Refused, Summary};
 
 use crate::budget::{Allowance, Budget};
 use line::Line;

@@ -8,6 +8,12 @@ use super::{CloseEvent, DecisionEvent, End, LateRefusal, Verdict};
 /// How many different refusals are kept apart. A program can make up any number of names.
 pub const MAX_GROUPS: usize = 64;
 
+/// How many different things that passed in audit mode are kept apart: they are what a list is made from.
+pub const MAX_AUDITED: usize = 1024;
+
+/// How a rule begins that looks at no first bytes.
+const RAW: &str = "tcp://";
+
 /// The sums of a run so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -21,9 +27,11 @@ pub struct Summary {
     pub failed: u64,
     /// What was refused (`denied` and `malformed`), in the order of its first time.
     pub refused: Vec<Refused>,
-    /// What passed although no rule allows it, in audit mode (`reason`: why it would have been refused). As many kinds as
-    /// in `refused`; further ones are in the counts alone.
+    /// What passed although no rule allows it, in audit mode (`reason`: why it would have been refused; `hint`: the rule
+    /// that would let all of it through). Not what failed on the far side.
     pub audited: Vec<Refused>,
+    /// How many further ones there were beyond the [`MAX_AUDITED`] kinds in `audited`.
+    pub others_audited: u64,
     /// What was allowed and failed on the far side, likewise.
     pub failures: Vec<Refused>,
     /// What was reached, in the order in which it was first done with.
@@ -92,12 +100,12 @@ impl Sums {
             Verdict::Allow => {
                 self.0.allowed += 1;
                 if let Some(would) = decision.would {
-                    group(&mut self.0.audited, &seen(would));
+                    self.audited(&seen(would));
                 }
             }
             Verdict::Error if decision.reason != Reason::Malformed => {
                 self.0.failed += 1;
-                group(&mut self.0.failures, &Seen { hint: None, ..seen(decision.reason) });
+                group(&mut self.0.failures, &Seen { hint: None, ..seen(decision.reason) }, MAX_GROUPS);
             }
             Verdict::Deny | Verdict::Error => self.refused(&seen(decision.reason)),
         }
@@ -138,25 +146,40 @@ impl Sums {
         self.0.clone()
     }
 
+    fn audited(&mut self, seen: &Seen<'_>) {
+        if !group(&mut self.0.audited, seen, MAX_AUDITED) {
+            self.0.others_audited += 1;
+            return;
+        }
+        // One connection may have to be raw and another not: the wider rule lets both through.
+        let host = cut(seen.host, HOST);
+        let same = |group: &&mut Refused| (&*group.host, group.port, group.reason) == (&*host, seen.port, seen.reason);
+        if let (Some(hint), Some(group)) = (seen.hint, self.0.audited.iter_mut().find(same))
+            && (group.hint.is_none() || hint.starts_with(RAW))
+        {
+            group.hint = Some(cut(hint, HINT));
+        }
+    }
+
     fn refused(&mut self, seen: &Seen<'_>) {
         match seen.reason {
             Reason::Malformed => self.0.malformed += 1,
             _ => self.0.denied += 1,
         }
-        if !group(&mut self.0.refused, seen) {
+        if !group(&mut self.0.refused, seen, MAX_GROUPS) {
             self.0.others += 1;
         }
     }
 }
 
 /// Counts one in its group. `false`: it has none, and there is room for no more.
-fn group(groups: &mut Vec<Refused>, seen: &Seen<'_>) -> bool {
+fn group(groups: &mut Vec<Refused>, seen: &Seen<'_>, most: usize) -> bool {
     let Seen { reason, port, .. } = *seen;
     let host = cut(seen.host, HOST);
     let same = |group: &&mut Refused| (&*group.host, group.port, group.reason) == (&*host, port, reason);
     if let Some(group) = groups.iter_mut().find(same) {
         group.count += 1;
-    } else if groups.len() < MAX_GROUPS {
+    } else if groups.len() < most {
         let hint = seen.hint.map(|hint| cut(hint, HINT));
         let near = seen.near.map(|near| cut(near, NEAR));
         groups.push(Refused { host, port, reason, count: 1, hint, near });

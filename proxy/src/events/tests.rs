@@ -293,6 +293,7 @@ fn the_summary_groups_and_is_bounded() {
             group("a\\u000ab", None, Reason::Malformed, 1, None),
         ],
         audited: vec![group("c.example", Some(443), Reason::NotListed, 1, Some("c.example"))],
+        others_audited: 0,
         failures: vec![group("b.example", Some(443), Reason::DnsNotFound, 1, None)],
         reached: Vec::new(),
         others_reached: 0,
@@ -307,6 +308,24 @@ fn the_summary_groups_and_is_bounded() {
     assert_eq!(summary.refused[0].count, 4);
     let kept: u64 = summary.refused.iter().map(|group| group.count).sum();
     assert_eq!(kept + summary.others, summary.denied + summary.malformed);
+}
+
+#[test]
+fn what_passes_in_audit_mode_is_kept_with_the_rule_for_all_of_it() {
+    let events = Events::new(session(), None);
+    let passed = |host: &str, hint: &str| {
+        let passed = DecisionEvent::new(9, host, Some(443), Via::Capture, Reason::Audit);
+        events.decision(DecisionEvent { would: Some(Reason::NotListed), hint: Some(hint.to_owned()), ..passed });
+    };
+    for hint in ["a.example", "tcp://a.example:443", "a.example"] {
+        passed("a.example", hint);
+    }
+    let audited = events.summary().audited;
+    assert_eq!((audited.len(), audited[0].count), (1, 3));
+    assert_eq!(audited[0].hint.as_deref(), Some("tcp://a.example:443"));
+    (0..MAX_AUDITED + 1).for_each(|number| passed(&format!("{number}.example"), "any"));
+    let summary = events.summary();
+    assert_eq!((summary.audited.len(), summary.others_audited), (MAX_AUDITED, 2));
 }
 
 #[test]

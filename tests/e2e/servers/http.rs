@@ -135,6 +135,10 @@ fn answer(
             out.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n").as_bytes())?;
             io::copy(&mut io::repeat(b'x').take(size), out)?;
         }
+        "/redirect" => {
+            let to = request.parameter("to").ok_or_else(malformed)?;
+            out.write_all(format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n").as_bytes())?;
+        }
         "/events" => {
             let gate = request.parameter("gate").ok_or_else(malformed)?;
             out.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")?;

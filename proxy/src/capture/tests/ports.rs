@@ -182,6 +182,10 @@ async fn audit_and_open_modes_let_any_protocol_pass_on_any_port() {
         expect(&mut upstream, "SSH-2.0-x\r\n").await;
         drop((client, upstream));
         let events = world.events().await;
-        assert_eq!(one_decision(&events, "allow", reason)["would"], would);
+        let decision = one_decision(&events, "allow", reason);
+        assert_eq!(decision["would"], would);
+        // The rule that would let it pass, which one for the host would not.
+        let hint = (mode == Mode::Audit).then_some("tcp://github.com:443");
+        assert_eq!(decision["hint"].as_str(), hint);
     }
 }

@@ -206,7 +206,8 @@ async fn a_listed_address_takes_any_name_but_a_denied_one() {
 async fn in_audit_mode_another_name_passes_and_is_noted_unless_it_is_denied() {
     use netbox_config::Mode::Audit;
     let events = passes(World::with(Audit, &["github.com"], &[]), "github.com:443", &hello("other.example")).await;
-    assert_eq!(one_decision(&events, "allow", "audit")["would"], "sni-mismatch");
+    let decision = one_decision(&events, "allow", "audit");
+    assert_eq!((&decision["would"], decision.get("hint")), (&"sni-mismatch".into(), None));
     alerted(World::with(Audit, &[], &["*.example"]), "github.com:443", &hello("evil.example"), "denied").await;
 }
 
