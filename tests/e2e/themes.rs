@@ -28,6 +28,7 @@ mod reach;
 mod refuse;
 mod several;
 mod signals;
+mod threats;
 mod trust;
 mod unix_sockets;
 mod usage;
@@ -50,9 +51,11 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         exit_codes::TESTS,
         signals::TESTS,
         unix_sockets::TESTS,
+        threats::TESTS,
         programs::runtimes::TESTS,
         programs::builds::TESTS,
         programs::desks::TESTS,
+        programs::wrapping::TESTS,
         escape::sockets::TESTS,
         escape::descriptors::TESTS,
         escape::processes::TESTS,

@@ -129,6 +129,13 @@ impl Zone {
         host
     }
 
+    /// Publishes a name outside of the tests' domain.
+    pub fn host_named(&self, name: &str, addresses: &[IpAddr]) -> Host {
+        let host = Host { name: name.to_owned(), addresses: addresses.to_vec() };
+        self.publish(&host, Answer::Addresses(host.addresses.clone()));
+        host
+    }
+
     /// Publishes other addresses for a host.
     pub fn rebind(&self, host: &Host, addresses: &[IpAddr]) {
         self.lock().answers.insert(host.name.clone(), Answer::Addresses(addresses.to_vec()));

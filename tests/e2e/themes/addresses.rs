@@ -23,6 +23,7 @@ tests![
     a_private_address_among_public_ones_is_not_dialled needs [CURL],
     the_metadata_address_is_refused needs [CURL],
     the_loopback_of_the_host_is_refused_by_name needs [CURL],
+    a_name_below_localhost_is_judged_by_its_address needs [CURL, PYTHON],
     the_loopback_of_the_host_is_itself_in_mode_open needs [CURL],
     a_name_that_is_rebound_is_vetted_anew needs [PYTHON],
     the_hosts_own_address_is_refused needs [CURL],
@@ -177,6 +178,16 @@ fn the_metadata_address_is_refused(world: &World) {
     outcome.refused(&METADATA.to_string(), 80, "address-not-listed");
     let outcome = refused(world, METADATA.into(), &["--allow", "169.254.0.0/16:80"], &by_number);
     outcome.refused(&METADATA.to_string(), 80, "non-public");
+}
+
+/// No suffix makes an exception.
+fn a_name_below_localhost_is_judged_by_its_address(world: &World) {
+    let host = world.zone().host_named("evil.localhost", &[METADATA.into()]);
+    world.bare().exec(&probe(world, &["lookup", &host.name])).says(&format!("address: {METADATA}\n"));
+    // The client would take it for loopback by itself (RFC 6761), but leaves it to a proxy.
+    let client = curl(&["--proxy", "http://127.0.0.1:61003", "http://evil.localhost/"]);
+    let outcome = world.netbox(&["--allow", &host.name]).exec(&client);
+    outcome.does_not_say("hello").refused(&host.name, 80, "non-public");
 }
 
 fn the_loopback_of_the_host_is_refused_by_name(world: &World) {

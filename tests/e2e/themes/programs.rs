@@ -4,6 +4,7 @@
 pub mod builds;
 pub mod desks;
 pub mod runtimes;
+pub mod wrapping;
 
 use std::fs;
 use std::path::PathBuf;
