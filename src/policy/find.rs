@@ -6,8 +6,7 @@
 //! found on the way has to be the user's own, or root's, with every directory between.
 
 use std::ffi::OsStr;
-use std::fs::Metadata;
-use std::os::fd::OwnedFd;
+use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -40,7 +39,7 @@ pub struct Place {
 #[derive(Debug)]
 struct Step {
     path: PathBuf,
-    handle: OwnedFd,
+    handle: File,
     metadata: Metadata,
     has_file: bool,
     is_root: bool,
@@ -111,7 +110,7 @@ impl Refused {
 impl Step {
     fn into(path: &Path) -> nix::Result<Self> {
         let handle = read::directory(path)?;
-        let metadata = read::metadata(&handle)?;
+        let metadata = handle.metadata().map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
         let has = |name: &str| match fstatat(&handle, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Err(Errno::ENOENT) => Ok(false),
             other => other.map(|_| true),

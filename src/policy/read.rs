@@ -6,7 +6,7 @@
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -54,18 +54,9 @@ pub fn hex(bytes: &[u8]) -> String {
 ///
 /// # Errors
 /// Those of open(2).
-pub fn directory(path: &Path) -> nix::Result<OwnedFd> {
+pub fn directory(path: &Path) -> nix::Result<File> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    nix::fcntl::open(path, flags, Mode::empty())
-}
-
-/// What is known of something open.
-///
-/// # Errors
-/// Those of fstat(2).
-pub fn metadata(handle: &OwnedFd) -> nix::Result<Metadata> {
-    let errno = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-    File::from(handle.try_clone().map_err(errno)?).metadata().map_err(errno)
+    nix::fcntl::open(path, flags, Mode::empty()).map(File::from)
 }
 
 /// The policy file `name` of an open directory, or nothing where there is none. `path` is its whole name, for messages.

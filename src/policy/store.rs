@@ -12,7 +12,6 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -187,7 +186,7 @@ impl Store {
     }
 
     /// The directory, open and judged, if it exists.
-    fn open(&self) -> Result<Option<(&Path, OwnedFd)>, Refused> {
+    fn open(&self) -> Result<Option<(&Path, File)>, Refused> {
         let Some(path) = self.directory.as_deref() else { return Ok(None) };
         let cannot = |why: &dyn std::fmt::Display| Refused::new(format!("cannot read {}: {why}", shown(path)));
         let directory = match read::directory(path) {
@@ -200,7 +199,7 @@ impl Store {
                 };
             }
         };
-        own(path, &read::metadata(&directory).map_err(|errno| cannot(&errno.desc()))?)?;
+        own(path, &directory.metadata().map_err(|error| cannot(&error))?)?;
         if let Some(above) = path.parent() {
             own(above, &fs::metadata(above).map_err(|error| cannot(&error))?)?;
         }

@@ -4,6 +4,7 @@
 //! The test process is root in its user namespace. A child leaves that for a namespace in which it has the user's own
 //! number; the `exec` that follows then takes its capabilities away, as it does for any user.
 
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -12,6 +13,7 @@ use std::process::Command;
 use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_JUMP, BPF_K, BPF_LD, BPF_RET, BPF_STMT, BPF_W, sock_filter};
 
 use crate::identity::Identity;
+use crate::system_files;
 
 /// What the kernel refuses the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub struct Birth {
     pub kernel: Kernel,
     /// The terminal of the session that it leads; without one it is in that of the tests.
     pub terminal: Option<OwnedFd>,
+    /// The folder that is its `/etc/netbox`.
+    pub system: Option<CString>,
 }
 
 impl Birth {
@@ -75,6 +79,14 @@ impl Birth {
                 unsafe {
                     check(libc::setsid())?;
                     check(libc::ioctl(terminal.as_raw_fd(), libc::TIOCSCTTY, 0))?;
+                }
+            }
+            if let Some(system) = &self.system {
+                let (target, none) = (system_files::TARGET.as_ptr(), std::ptr::null());
+                // SAFETY: both paths end in a zero byte and live throughout, and the kernel only reads them.
+                unsafe {
+                    check(libc::unshare(libc::CLONE_NEWNS))?;
+                    check(libc::mount(system.as_ptr(), target, none, libc::MS_BIND, none.cast()))?;
                 }
             }
             if own_user_namespace {

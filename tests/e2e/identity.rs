@@ -12,6 +12,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Gid, Uid, User, getuid, setgroups, setresgid, setresuid};
 use tempfile::TempDir;
 
+use crate::system_files;
 use crate::test_user::test_user;
 
 /// Who runs the tests, and where.
@@ -23,6 +24,8 @@ pub struct Identity {
     pub gid: Gid,
     /// Whether that is the machine's real root.
     pub real_root: bool,
+    /// Whether there are system files (`system_files`).
+    pub has_system_files: bool,
     /// A folder of the run's own, which every user can read.
     pub folder: TempDir,
     /// A copy of netbox in it: the folder that it was built in may be closed to the user.
@@ -45,6 +48,13 @@ impl Identity {
             .expect("a temporary folder");
         let netbox = folder.path().join("netbox");
         fs::copy(built, &netbox).unwrap_or_else(|error| panic!("cannot copy `{}`: {error}", built.display()));
+        let has_system_files = getuid().is_root() && {
+            let made = system_files::make();
+            if let Err(why) = &made {
+                eprintln!("there are no system policy files, and no tests of these: {why}");
+            }
+            made.is_ok()
+        };
         let real_root = getuid().is_root() && std::env::var("NETBOX_E2E_AS").is_ok_and(|who| who == "root");
         let mut toolchain = toolchain();
         if getuid().is_root() && !real_root {
@@ -56,7 +66,7 @@ impl Identity {
         std::env::set_current_dir(folder.path()).expect("own folder");
         let (uid, gid) = (getuid(), nix::unistd::getgid());
         let toolchain = toolchain.map(|toolchain| toolchain.join("bin"));
-        Self { uid, gid, real_root, folder, netbox, toolchain }
+        Self { uid, gid, real_root, has_system_files, folder, netbox, toolchain }
     }
 }
 

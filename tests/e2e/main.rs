@@ -26,6 +26,7 @@ mod project;
 mod proxy;
 mod run;
 mod servers;
+mod system_files;
 mod terminal;
 mod test_user;
 mod themes;
@@ -46,24 +47,36 @@ struct Test {
     theme: &'static str,
     name: &'static str,
     needs: &'static [Program],
-    /// Whether it is about real root alone; else it is skipped.
-    of_root: bool,
+    /// Where it is skipped else.
+    of: Of,
     show: fn(&World),
 }
 
-/// Lists the tests of a theme: `tests![name needs [CURL], …]`, or `tests![of root: …]` for what real root alone can show.
+/// What has to be so for a test to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    Anybody,
+    /// netbox runs as real root.
+    Root,
+    /// Root has started the tests, and so could make system files.
+    SystemFiles,
+}
+
+/// Lists the tests of a theme: `tests![name needs [CURL], …]`, or `tests![of root: …]` for what real root alone can show,
+/// or `tests![of system files: …]` for what has files that root has made.
 macro_rules! tests {
-    (of root: $($rest:tt)*) => { crate::tests!(@list true, $($rest)*); };
-    (@list $of_root:expr, $($name:ident needs [$($program:expr),*]),* $(,)?) => {
+    (of root: $($rest:tt)*) => { crate::tests!(@list crate::Of::Root, $($rest)*); };
+    (of system files: $($rest:tt)*) => { crate::tests!(@list crate::Of::SystemFiles, $($rest)*); };
+    (@list $of:expr, $($name:ident needs [$($program:expr),*]),* $(,)?) => {
         pub(crate) const TESTS: &[crate::Test] = &[$(crate::Test {
             theme: module_path!(),
             name: stringify!($name),
             needs: &[$($program),*],
-            of_root: $of_root,
+            of: $of,
             show: $name,
         }),*];
     };
-    ($($rest:tt)*) => { crate::tests!(@list false, $($rest)*); };
+    ($($rest:tt)*) => { crate::tests!(@list crate::Of::Anybody, $($rest)*); };
 }
 pub(crate) use tests;
 
@@ -82,8 +95,7 @@ fn main() -> ExitCode {
     let world = World::new(&PathBuf::from(built));
     programs::write(&world);
     let path = world.search_path();
-    let real_root = world.identity.real_root;
-    let trials = themes::all().map(|test| test.trial(test.can_run(&path), real_root)).collect();
+    let trials = themes::all().map(|test| test.trial(test.can_run(&path), test.is_of(&world))).collect();
     // What the assertion said is in the list of failures; where it stands is not.
     std::panic::set_hook(Box::new(|panic| {
         if let Some(place) = panic.location() {
@@ -103,7 +115,7 @@ impl Test {
         format!("{theme}::{}", self.name)
     }
 
-    fn trial(&'static self, can_run: bool, real_root: bool) -> Trial {
+    fn trial(&'static self, can_run: bool, is_of: bool) -> Trial {
         let name = self.full_name();
         let required = std::env::var("CI").is_ok_and(|value| value == "true");
         let show = move || {
@@ -111,7 +123,15 @@ impl Test {
             (self.show)(WORLD.wait());
             Ok(())
         };
-        Trial::test(name, show).with_ignored_flag((!can_run && !required) || (self.of_root && !real_root))
+        Trial::test(name, show).with_ignored_flag((!can_run && !required) || !is_of)
+    }
+
+    fn is_of(&self, world: &World) -> bool {
+        match self.of {
+            Of::Anybody => true,
+            Of::Root => world.identity.real_root,
+            Of::SystemFiles => world.identity.has_system_files,
+        }
     }
 
     /// Says what is missing, if anything is.

@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 
 use crate::child::{Birth, Kernel};
 use crate::outcome::{Outcome, read_events};
+use crate::system_files;
 use crate::terminal::Terminal;
 use crate::world::World;
 
@@ -56,7 +57,7 @@ impl<'w> Run<'w> {
             before.extend(["--events".into(), events.clone().into(), "--".into()]);
         }
         let environment = world.environment().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        let birth = Birth { descriptors: Vec::new(), kernel: Kernel::Willing, terminal: None };
+        let birth = Birth { descriptors: Vec::new(), kernel: Kernel::Willing, terminal: None, system: None };
         let folder = world.path("home");
         Self { world, before, events, environment, folder, stdin: Input::Nothing, stdout: None, stderr: None, birth }
     }
@@ -135,6 +136,12 @@ impl<'w> Run<'w> {
     /// With this limit on open descriptors.
     pub fn descriptor_limit(mut self, limit: u64) -> Self {
         self.before.splice(0..0, ["prlimit".into(), format!("--nofile={limit}:{limit}").into()]);
+        self
+    }
+
+    /// The system policy file of this name (`system_files`).
+    pub fn system(mut self, name: &str) -> Self {
+        self.birth.system = Some(system_files::folder(name));
         self
     }
 

@@ -29,6 +29,7 @@ mod refuse;
 mod several;
 mod signals;
 mod threats;
+mod system_file;
 mod trust;
 mod unix_sockets;
 mod usage;
@@ -66,6 +67,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         trust::TESTS,
         ceilings::TESTS,
         policy_files::TESTS,
+        system_file::TESTS,
         events::TESTS,
         usage::TESTS,
         check::TESTS,

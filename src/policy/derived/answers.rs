@@ -73,7 +73,7 @@ impl Answers {
         let directory = self.directory.as_ref()?;
         let handle = read::directory(directory).ok()?;
         let own = |metadata: &fs::Metadata| metadata.uid() == geteuid().as_raw() && metadata.mode() & 0o022 == 0;
-        if !own(&read::metadata(&handle).ok()?) {
+        if !own(&handle.metadata().ok()?) {
             return None;
         }
         let path = directory.join(&key.file);

@@ -2,7 +2,8 @@
 //! that is there and cannot be used is an error, never an absent file.
 
 use std::fs::{self, File, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::Path;
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -340,10 +341,42 @@ fn what_others_could_have_written_is_an_error(world: &World) {
         project.netbox(flags).exec(&RAN).complains(&format!("`chmod go-w {}`", text(&path)));
         fs::set_permissions(&path, before).expect("own folder");
     }
+    if world.identity.real_root {
+        somebody_elses_are_errors(&project);
+    }
     // A group of the user's own is nobody else: with umask 002 every file is like that.
     fs::set_permissions(project.path(FILE), Permissions::from_mode(0o664)).expect("own folder");
     project.netbox(&[]).exec(&RAN).exits_with(0);
     project.netbox(&["--config", FILE]).exec(&RAN).exits_with(0);
+}
+
+/// Root alone can give files away.
+fn somebody_elses_are_errors(project: &Project<'_>) {
+    const SOMEBODY: u32 = 12_345;
+    let give = |path: &Path, to: u32| chown(path, Some(to), Some(to)).expect("root gives away");
+    for (path, flags) in [
+        (project.path(FILE), &[][..]),
+        (project.path(FILE), &["--config", FILE]),
+        (project.folder.clone(), &[]),
+        (project.home.join(".config/netbox/config.toml"), &[]),
+    ] {
+        give(&path, SOMEBODY);
+        refused(project, flags, "belongs to another user (uid 12345)");
+        // Who became root by sudo is no other; but the user's own file is root's alone.
+        let outcome = project.netbox(flags).env("SUDO_UID", SOMEBODY.to_string()).exec(&RAN);
+        outcome.exits_with(if path.ends_with("config.toml") { 125 } else { 0 });
+        give(&path, 0);
+    }
+    // The way up ends where it would lead into somebody else's folders.
+    fs::create_dir(project.path("below")).expect("own folder");
+    let denied = |code: i32| {
+        let words = ["check", "a.example.com"];
+        project.words().folder(&project.path("below")).exec(&words).exits_with(code);
+    };
+    denied(1);
+    give(&project.folder, SOMEBODY);
+    denied(0);
+    give(&project.folder, 0);
 }
 
 fn a_home_of_somebody_else_holds_no_file_of_the_user(world: &World) {

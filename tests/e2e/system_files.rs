@@ -1,0 +1,65 @@
+//! System policy files, which root alone can make. So they are made before the tests give root up, on a file system of
+//! their own, and each lies in a folder that a test can have as its `/etc/netbox`.
+
+use std::ffi::CString;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::Path;
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+
+/// Somewhere that exists and that no test looks at.
+const PLACE: &str = "/mnt";
+
+/// Where a test finds its own.
+pub const TARGET: &std::ffi::CStr = c"/etc/netbox";
+
+/// Each by its name: content, mode and owner.
+const FILES: [(&str, &str, u32, u32); 6] = [
+    (
+        "bounds",
+        "deny = [\"system-denied.example.com\"]\nceiling = [\".example.com\"]\nmode = \"allowlist\"\n",
+        0o644,
+        0,
+    ),
+    ("allows", "allow = [\"system-allowed.example.com\"]\n[preset.corp]\nallow = [\"corp.example.com\"]\n", 0o644, 0),
+    ("broken", "alow = []\n", 0o644, 0),
+    ("open", "", 0o666, 0),
+    ("closed", "", 0o600, 0),
+    ("foreign", "", 0o644, 12_345),
+];
+
+/// Makes them; the process must be single-threaded, and root.
+///
+/// # Errors
+/// What this machine does not let root do: the tests of these files are then skipped.
+pub fn make() -> Result<(), String> {
+    let error = |what: &'static str| move |error: nix::Error| format!("{what}: {error}");
+    unshare(CloneFlags::CLONE_NEWNS).map_err(error("a mount namespace"))?;
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
+        .map_err(error("private mounts"))?;
+    mount(Some("tmpfs"), PLACE, Some("tmpfs"), MsFlags::empty(), Some("mode=755")).map_err(error("a tmpfs"))?;
+    let place = Path::new(PLACE);
+    for (name, text, mode, owner) in FILES {
+        let folder = place.join(name);
+        let file = folder.join("config.toml");
+        fs::create_dir(&folder)
+            .and_then(|()| fs::write(&file, text))
+            .and_then(|()| fs::set_permissions(&file, Permissions::from_mode(mode)))
+            .and_then(|()| chown(&file, Some(owner), Some(owner)))
+            .map_err(|error| format!("`{}`: {error}", file.display()))?;
+    }
+    fs::create_dir(place.join("linked"))
+        .and_then(|()| symlink("/mnt/bounds/config.toml", place.join("linked/config.toml")))
+        .and_then(|()| fs::create_dir_all(place.join("etc/netbox")))
+        .map_err(|error| format!("`{PLACE}`: {error}"))?;
+    // The machine's own `/etc`, with an empty `netbox` in it.
+    mount(Some("overlay"), "/etc", Some("overlay"), MsFlags::MS_RDONLY, Some("lowerdir=/mnt/etc:/etc"))
+        .map_err(error("an overlay over `/etc`"))
+}
+
+/// The folder with the file of this name.
+pub fn folder(name: &str) -> CString {
+    CString::new(format!("{PLACE}/{name}")).expect("a name without zero bytes")
+}
