@@ -225,6 +225,11 @@ fn circumstances(stood: Option<&Stood>) -> Vec<Check> {
     if fs::canonicalize("/etc/resolv.conf").is_err() {
         checks.push(check("resolv.conf", State::Weaker, "there is none; netbox answers on 127.0.0.1:53 inside"));
     }
+    if setting("kernel/core_pattern").is_some_and(|pattern| pattern.starts_with('@')) {
+        let why = "the host takes core dumps at a socket (`sysctl kernel.core_pattern`), and the kernel brings it those of \
+                   the command too; its handler reads what the command chose";
+        checks.push(check("core dumps", State::Weaker, why));
+    }
     if netbox_launcher::effective_uid() == 0 {
         checks.push(check(
             "root",

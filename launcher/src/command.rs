@@ -160,8 +160,8 @@ fn come_under_supervision(channel: &Channel) -> Result<(), Failure> {
 
 fn drop_privileges() -> Result<(), Failure> {
     let step = Step::Privileges;
-    // A core pattern that begins with a pipe starts a program outside, and ignores a limit of 0: but not one of 1
-    // (core(5), fs/coredump.c).
+    // A core pattern that begins with a pipe starts a program outside, and ignores a limit of 0: but not one of 1. It stays
+    // so (`supervisor::core_limit`).
     setrlimit(Resource::RLIMIT_CORE, 1, 1).at(step, "RLIMIT_CORE")?;
     prctl::set_no_new_privs().at(step, "PR_SET_NO_NEW_PRIVS")?;
     if id_maps::is_root() {

@@ -9,8 +9,8 @@
 //! * `EAFNOSUPPORT` for every socket family but unix, inet, inet6 and netlink: vsock reaches the host past every
 //!   network namespace, and others open paths of their own. `socketpair` likewise.
 //! * `EACCES` for unix sockets of type DGRAM and RAW (which is another name for it): they take a path with each message.
-//! * To the supervisor (`supervisor`), which is netbox outside: `connect`, `listen`, `landlock_create_ruleset`, and
-//!   `socketpair` of those types.
+//! * To the supervisor (`supervisor`), which is netbox outside: `connect`, `listen`, `landlock_create_ruleset`,
+//!   `socketpair` of those types, and `setrlimit` and `prlimit` of RLIMIT_CORE.
 //! * `EPERM` for the kernel's keyrings (`keyctl`, `add_key`, `request_key`: upcalls run outside), and for what a
 //!   program under confinement has no use for and an attacker has: bpf, perf, userfaultfd, kexec, modules.
 //! * `EPERM` for `SO_BINDTODEVICE` and `SO_BINDTOIFINDEX`: never an escape, but a connect bound to the stub hangs.
@@ -91,6 +91,13 @@ fn program() -> Vec<sock_filter> {
     }
     for number in [libc::SYS_connect, libc::SYS_listen, libc::SYS_landlock_create_ruleset] {
         p.if_equal(number as u32, &[SUPERVISE]);
+    }
+    for (number, resource) in [(libc::SYS_setrlimit, 0), (libc::SYS_prlimit64, 1)] {
+        let mut resources = Program::default();
+        resources.load(ARGUMENT[resource]);
+        resources.if_equal(libc::RLIMIT_CORE, &[SUPERVISE]);
+        resources.0.push(ALLOW);
+        p.if_equal(number as u32, &resources.0);
     }
     for (number, datagrams) in [(libc::SYS_socket, refuse(Errno::EACCES)), (libc::SYS_socketpair, SUPERVISE)] {
         let mut kinds = Program::default();
@@ -249,6 +256,17 @@ mod tests {
         }
         for call in [libc::SYS_bind, libc::SYS_accept4, libc::SYS_sendmsg, libc::SYS_sendto] {
             assert_eq!(verdict(NATIVE, call as u32, [3, 0, 16]), PASS);
+        }
+    }
+
+    #[test]
+    fn the_limit_of_core_dumps_is_supervised_and_no_other() {
+        let (set, get_and_set) = (libc::SYS_setrlimit as u32, libc::SYS_prlimit64 as u32);
+        assert_eq!(verdict(NATIVE, set, [libc::RLIMIT_CORE, 1, 0]), TRAP);
+        assert_eq!(verdict(NATIVE, get_and_set, [0, libc::RLIMIT_CORE, 1]), TRAP);
+        for other in (0..16).filter(|other| *other != libc::RLIMIT_CORE) {
+            assert_eq!(verdict(NATIVE, set, [other, libc::RLIMIT_CORE, 0]), PASS);
+            assert_eq!(verdict(NATIVE, get_and_set, [libc::RLIMIT_CORE, other, 1]), PASS);
         }
     }
 

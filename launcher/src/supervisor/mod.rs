@@ -29,6 +29,8 @@
 //! A Landlock domain of a program's own would not bind a connect that netbox makes. So `landlock_create_ruleset` is
 //! supervised too: inside, Landlock is of a version that knows nothing of networks ([`landlock`]).
 //!
+//! So is RLIMIT_CORE, since a limit of 0 would have the kernel start the host's handler of core dumps ([`core_limit`]).
+//!
 //! What a program can notice: a connection's peer sees pid 0 in SO_PEERCRED; a connect that waits is interrupted by
 //! signals that kill and no other; a pair of datagram sockets reads end of file when one end is closed. One such filter
 //! can be in force for a process: a second one, as of a netbox inside a netbox, is refused by the kernel (EBUSY).
@@ -44,6 +46,7 @@
 //! there too, for the judge below, so that this wall stands on every kernel alike.
 
 mod connect;
+mod core_limit;
 mod host;
 mod inodes;
 mod judge;
@@ -175,6 +178,10 @@ impl Supervisor {
         let answer = match call {
             libc::SYS_connect => self.connect(&notification, crowded).map(|()| 0),
             libc::SYS_landlock_create_ruleset => match landlock::judge(&notification) {
+                Some(answer) => answer,
+                None => return notification.go_on(),
+            },
+            libc::SYS_setrlimit | libc::SYS_prlimit64 => match core_limit::judge(&notification) {
                 Some(answer) => answer,
                 None => return notification.go_on(),
             },

@@ -49,6 +49,11 @@ impl Target {
         Ok((user.uid != 0).then_some(user))
     }
 
+    /// Whether this is its number, or its process's, as it knows it.
+    pub(super) fn is_called(&self, number: i32) -> nix::Result<bool> {
+        Ok(own_numbers(&status(self.thread.as_raw())?).contains(&number))
+    }
+
     /// A copy of the descriptor that an argument names; the kernel looks at the low half alone.
     pub(super) fn descriptor(&self, argument: u64) -> nix::Result<OwnedFd> {
         let number = argument as u32 as RawFd;
@@ -105,6 +110,16 @@ fn user(status: &str) -> Option<User> {
     Some(User { uid, gid, groups: numbers("Groups:")? })
 }
 
+/// What a thread and its process are called in the pid namespace that they are in, from the text of `status`: the last of
+/// the numbers (proc(5)).
+fn own_numbers(status: &str) -> Vec<i32> {
+    let numbers = ["NStgid:", "NSpid:"].into_iter().filter_map(|name| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().last()?.parse().ok()
+    });
+    numbers.collect()
+}
+
 /// connect(2) and its like never fail with EPERM for what they document; EACCES is the word for a wall.
 fn forbidden(errno: Errno) -> Errno {
     if errno == Errno::EPERM { Errno::EACCES } else { errno }
@@ -140,6 +155,12 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(memory.read(place, &mut read), Err(Errno::EFAULT), "whoever has the number now");
+    }
+
+    #[test]
+    fn a_thread_is_known_by_its_innermost_numbers() {
+        assert_eq!(own_numbers("Tgid:\t70\nNStgid:\t70\t5\t2\nNSpid:\t71\t6\t3\n"), [2, 3]);
+        assert_eq!(own_numbers(""), []);
     }
 
     #[test]

@@ -21,6 +21,7 @@ tests![
     the_working_folder_is_kept needs [],
     the_environment_is_passed_on needs [],
     landlock_inside_knows_files_alone needs [PYTHON],
+    the_limit_of_core_dumps_is_one_and_stays needs [PYTHON],
 ];
 
 const FLAGS: [&str; 2] = ["--allow", "other.example.com"];
@@ -141,4 +142,39 @@ print('files', libc.syscall(444, files, len(files), 0) >= 0)
     if version(bare.stdout()) > 0 {
         outcome.says("connects Argument list too long").says("files True");
     }
+}
+
+/// With 0 the kernel would hand a crash to the host's handler of core dumps, a program outside; with 1 it does not. Who
+/// lowers the limit does not notice, and who raises it fails as ever.
+fn the_limit_of_core_dumps_is_one_and_stays(world: &World) {
+    let script = "
+import os, resource
+core = resource.RLIMIT_CORE
+def attempt(name, act):
+    try:
+        print(name, act())
+    except (OSError, ValueError) as error:
+        print(name, type(error).__name__)
+child = os.fork()
+if child == 0:
+    os.execvp('sleep', ['sleep', '1000'])
+attempt('lower', lambda: resource.setrlimit(core, (0, 0)))
+attempt('lower and look', lambda: resource.prlimit(os.getpid(), core, (0, 0)))
+attempt('raise', lambda: resource.setrlimit(core, (7, 7)))
+attempt('raise to the end', lambda: resource.prlimit(0, core, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)))
+attempt('soft above hard', lambda: resource.setrlimit(core, (1, 0)))
+attempt('of another', lambda: resource.prlimit(child, core, (0, 0)))
+os.system('ulimit -c 0; ulimit -S -c 0')
+print('limit', resource.getrlimit(core), 'of the other', resource.prlimit(child, core))
+attempt('another limit', lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (50, 60)))
+print('it is', resource.getrlimit(resource.RLIMIT_NOFILE))
+os.kill(child, 9)
+";
+    let client = ["python3", "-c", script];
+    let same = "another limit None\nit is (50, 60)\n";
+    world.bare().exec(&client).exits_with(0).says("lower None\n").says("limit (0, 0)").says(same);
+    let outcome = world.netbox(&FLAGS).exec(&client);
+    let said = "lower None\nlower and look (1, 1)\nraise ValueError\nraise to the end PermissionError\nsoft above hard ValueError\n\
+                of another PermissionError\nlimit (1, 1) of the other (1, 1)\n";
+    outcome.exits_with(0).says(said).says(same);
 }
