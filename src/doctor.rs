@@ -12,7 +12,7 @@ use netbox_launcher::{Embryo, Failure, Listeners, Outcome, Protected, Spec, Step
 use serde_json::{Value, json};
 
 use crate::cli::DoctorArguments;
-use crate::{protected, say};
+use crate::{protected, say, served_mounts};
 
 /// Netbox cannot isolate here.
 const CANNOT: u8 = 1;
@@ -51,7 +51,7 @@ impl State {
 const MECHANISMS: [(&str, &[Step]); 11] = [
     ("descriptors", &[Step::Descriptors, Step::ControlSocket]),
     ("user namespaces", &[Step::Namespaces, Step::IdMaps, Step::Handshake]),
-    ("mounts", &[Step::PrivateMounts, Step::Protection]),
+    ("mounts", &[Step::PrivateMounts, Step::Protection, Step::Automounts]),
     ("network interfaces", &[Step::Interfaces]),
     ("nf_tables", &[Step::CaptureRules]),
     ("capture", &[Step::Listeners, Step::SelfTest]),
@@ -224,6 +224,9 @@ fn circumstances(stood: Option<&Stood>) -> Vec<Check> {
     }
     if fs::canonicalize("/etc/resolv.conf").is_err() {
         checks.push(check("resolv.conf", State::Weaker, "there is none; netbox answers on 127.0.0.1:53 inside"));
+    }
+    if let Some(why) = served_mounts::listed() {
+        checks.push(check("served mounts", State::Weaker, &why));
     }
     if setting("kernel/core_pattern").is_some_and(|pattern| pattern.starts_with('@')) {
         let why = "the host takes core dumps at a socket (`sysctl kernel.core_pattern`), and the kernel brings it those of \

@@ -23,6 +23,7 @@ mod reference;
 mod run;
 mod say;
 mod serve;
+mod served_mounts;
 mod session;
 mod signals;
 mod summary;

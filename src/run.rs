@@ -16,7 +16,7 @@ use crate::ports::Ports;
 use crate::published::{self, Door};
 use crate::say::{self, Voice};
 use crate::session::{self, Ended};
-use crate::{FAILED, USAGE, devices, dry_run, passed, protected, summary, unix_sockets};
+use crate::{FAILED, USAGE, devices, dry_run, passed, protected, served_mounts, summary, unix_sockets};
 
 const TIMED_OUT: u8 = 124;
 const NOT_EXECUTABLE: u8 = 126;
@@ -158,6 +158,9 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
     let runtime = runtime().map_err(fault("start the proxy"))?;
     let (sandbox, listeners) = embryo.deliver()?;
 
+    if voice.verbose {
+        served_mounts::listed().iter().for_each(|text| voice.detail(text));
+    }
     voice.detail(format_args!("session {id}, walls: {}", sandbox.walls().join(" ")));
     events.start(Start {
         argv0: spec.program.to_string_lossy().into_owned(),

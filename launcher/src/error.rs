@@ -34,6 +34,8 @@ pub enum Step {
     PrivateMounts,
     /// Making what decides later runs read-only and not to be moved.
     Protection,
+    /// Covering the places at which a look makes the host's automounter act.
+    Automounts,
     /// `/etc/resolv.conf` and its companions.
     ResolverFiles,
     /// A fresh `/proc` of the new pid namespace.
@@ -60,7 +62,7 @@ pub enum Step {
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 23] = [
+    pub const ALL: [Step; 24] = [
         Step::Descriptors,
         Step::ControlSocket,
         Step::Namespaces,
@@ -73,6 +75,7 @@ impl Step {
         Step::SelfTest,
         Step::PrivateMounts,
         Step::Protection,
+        Step::Automounts,
         Step::ResolverFiles,
         Step::Proc,
         Step::ReadOnlyKernelFiles,
@@ -104,6 +107,7 @@ impl Step {
             Step::LowPorts => "open the low ports inside the sandbox",
             Step::Listeners => "open the sandbox's listeners",
             Step::SelfTest => "prove that the capture works",
+            Step::Automounts => "cover the automount points",
             Step::Protection => "keep what decides later runs in place",
             Step::PrivateMounts => "make the mounts private",
             Step::ResolverFiles => "put the resolver files in place",

@@ -23,6 +23,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid};
 
+use crate::automounts;
 use crate::command::{Spec, become_command};
 use crate::control_groups;
 use crate::descriptors::{self, Standard};
@@ -118,11 +119,12 @@ fn tie_to_netbox(standard: Standard, passed: Passed, channels: [&Channel; 3]) ->
 /// Stage 2. Everything that confines the command, and the proof of it.
 fn build(spec: &Spec) -> Result<(Vec<&'static str>, Network), Failure> {
     mounts::make_private()?;
-    protection::hold(&spec.protected, &spec.hidden)?;
+    let table = protection::hold(&spec.protected, &spec.hidden)?;
+    automounts::cover(&table)?;
     // Without it programs ask 127.0.0.1 (resolv.conf(5)).
     let last_resort = resolver_files::place("/etc/resolv.conf")?.is_none();
     let network = network::set_up(last_resort, &spec.host_ports)?;
-    mounts::put_resolver_files(&spec.hidden, &spec.unix_sockets)?;
+    mounts::put_resolver_files(&spec.hidden, &spec.unix_sockets, &table)?;
     mounts::mount_proc()?;
     network::allow_low_ports()?;
     control_groups::protect()?;

@@ -14,6 +14,7 @@
 
 #![deny(unsafe_code)]
 
+mod automounts;
 mod command;
 mod control_groups;
 mod descriptors;
@@ -42,6 +43,7 @@ pub use descriptors::{close_inherited, inherited, is_open};
 pub use devices::{Device, NoDevice};
 pub use error::{Failure, Step};
 pub use further_sockets::SocketMaker;
+pub use mount_table::{ServedMount, served_mounts};
 pub use network::{EXPLICIT_PORT, Listeners, MAX_HOST_PORTS, OWN_PORTS, read_refused};
 pub use protection::{Protected, Replaced};
 pub use sandbox::{Embryo, Outcome, Sandbox};

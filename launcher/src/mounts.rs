@@ -21,7 +21,7 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use crate::error::{At, Failure, Step};
-use crate::mount_table::{self, Mount};
+use crate::mount_table::Mount;
 use crate::resolver_files;
 use crate::supervisor::AllowedSocket;
 use crate::sys;
@@ -63,10 +63,14 @@ pub(crate) fn make_private() -> Result<(), Failure> {
 }
 
 /// Puts the sandbox's resolver files over the host's, and masks over its services and over the files in `hidden`.
-pub(crate) fn put_resolver_files(hidden: &[PathBuf], allowed: &[AllowedSocket]) -> Result<(), Failure> {
+pub(crate) fn put_resolver_files(
+    hidden: &[PathBuf],
+    allowed: &[AllowedSocket],
+    table: &[Mount],
+) -> Result<(), Failure> {
     let step = Step::ResolverFiles;
     let files = resolver_files::compose()?;
-    let masks = masks(allowed).at(step, "`/proc/self/mountinfo`")?;
+    let masks = masks(allowed, table);
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     mount(Some("tmpfs"), STAGING, Some("tmpfs"), flags, Some("size=1m,mode=755")).at(step, "a tmpfs")?;
     let staging = Path::new(STAGING);
@@ -107,7 +111,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 
 /// The masked paths that exist here, without links, and whether each is a directory. Not those that lead to a socket which
 /// is allowed: what lies beside it is still out of reach.
-fn masks(allowed: &[AllowedSocket]) -> io::Result<BTreeSet<(PathBuf, bool)>> {
+fn masks(allowed: &[AllowedSocket], table: &[Mount]) -> BTreeSet<(PathBuf, bool)> {
     let user = Path::new("/run/user").join(nix::unistd::geteuid().to_string());
     let of_user = MASKED_OF_USER.iter().map(|name| user.join(name));
     let services = MASKED.iter().map(PathBuf::from).chain(of_user).filter_map(|path| {
@@ -116,9 +120,8 @@ fn masks(allowed: &[AllowedSocket]) -> io::Result<BTreeSet<(PathBuf, bool)>> {
         let is_wanted = allowed.iter().any(|socket| socket.path().starts_with(&path));
         (!is_wanted && (kind.is_dir() || kind.is_socket())).then_some((path, kind.is_dir()))
     });
-    let table = fs::read_to_string("/proc/self/mountinfo")?;
-    let others = kernel_file_systems(&mount_table::parse(&table));
-    Ok(services.chain(others.into_iter().map(|path| (path, true))).collect())
+    let others = kernel_file_systems(table);
+    services.chain(others.into_iter().map(|path| (path, true))).collect()
 }
 
 /// Where the kernel's own file systems are mounted besides `/proc` and `/sys`, as in a chroot that lies on this machine.
@@ -166,6 +169,7 @@ pub(crate) fn protect_kernel_files(root: bool) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mount_table;
 
     #[test]
     fn file_systems_of_the_kernel_elsewhere_are_found() {

@@ -1,6 +1,7 @@
 //! The tests, by theme. Each is named by the fact that it shows.
 
 mod addresses;
+mod automounts;
 mod ceilings;
 mod check;
 mod derived;
@@ -28,8 +29,8 @@ mod reach;
 mod refuse;
 mod several;
 mod signals;
-mod threats;
 mod system_file;
+mod threats;
 mod trust;
 mod unix_sockets;
 mod usage;
@@ -64,6 +65,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         escape::mounts::TESTS,
         escape::root::TESTS,
         next_run::TESTS,
+        automounts::TESTS,
         trust::TESTS,
         ceilings::TESTS,
         policy_files::TESTS,

@@ -18,11 +18,12 @@ use crate::inode::Inode;
 use crate::mount_table::{self, Mount};
 use crate::sys::mount::make_read_only_below;
 
-/// Holds all of it, and the names that lead to each of `hidden`, which will be covered by a mask.
+/// Holds all of it, and the names that lead to each of `hidden`, which will be covered by a mask. The value is what is
+/// mounted then.
 ///
 /// # Errors
 /// A mount fails, or something is no longer what it was when netbox looked.
-pub(crate) fn hold(protected: &[Protected], hidden: &[PathBuf]) -> Result<(), Failure> {
+pub(crate) fn hold(protected: &[Protected], hidden: &[PathBuf]) -> Result<Vec<Mount>, Failure> {
     let step = Step::Protection;
     let mut above_hidden = Vec::new();
     for path in hidden {
@@ -46,9 +47,6 @@ pub(crate) fn hold(protected: &[Protected], hidden: &[PathBuf]) -> Result<(), Fa
             return Err(Failure::outcome(step, format!("{} was replaced meanwhile", shown(&name.path))));
         }
     }
-    if ends.is_empty() {
-        return Ok(());
-    }
     let table = fs::read_to_string("/proc/self/mountinfo").at(step, "`/proc/self/mountinfo`")?;
     let table = mount_table::parse(&table);
     for end in ends.values() {
@@ -62,7 +60,7 @@ pub(crate) fn hold(protected: &[Protected], hidden: &[PathBuf]) -> Result<(), Fa
             }
         }
     }
-    Ok(())
+    Ok(table)
 }
 
 fn shown(path: &Path) -> String {

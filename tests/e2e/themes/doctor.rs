@@ -13,6 +13,7 @@ tests![
     no_network_namespace_left_is_named_with_its_fix needs [],
     a_filter_that_refuses_namespaces_is_named needs [],
     it_agrees_with_run needs [],
+    a_served_mount_is_named needs [],
 ];
 
 const KERNELS: [Kernel; 3] = [Kernel::RefusesNamespaces, Kernel::NoUserNamespaceLeft, Kernel::NoNetworkNamespaceLeft];
@@ -68,4 +69,25 @@ fn it_agrees_with_run(world: &World) {
             .exec(&["run", "--allow", "other.example.com", "--", "true"])
             .exits_with(125);
     }
+}
+
+/// A program outside may act on what is written there. The tests have a FUSE mount that nobody serves: nothing is opened.
+fn a_served_mount_is_named(world: &World) {
+    if !world.identity.real_root {
+        // A user mounts by a helper of root's.
+        return;
+    }
+    let point = world.fresh_path("home");
+    std::fs::create_dir(&point).expect("own folder");
+    let device = std::fs::File::options().read(true).write(true).open("/dev/fuse").expect("FUSE");
+    let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", std::os::fd::AsRawFd::as_raw_fd(&device));
+    nix::mount::mount(Some("test"), &point, Some("fuse.test"), nix::mount::MsFlags::empty(), Some(options.as_str()))
+        .expect("root may mount");
+    let outcome = world.netbox_words().exec(&["doctor", "--json"]);
+    let verbose = world.netbox(&["--allow", "other.example.com", "-v"]).exec(&["true"]);
+    nix::mount::umount2(&point, nix::mount::MntFlags::MNT_DETACH).expect("it is mounted");
+    let (ok, checks) = checks(outcome.exits_with(0));
+    let check = checks.iter().find(|check| check["name"] == "served mounts").expect("it is named");
+    assert!(ok && check["detail"].as_str().is_some_and(|text| text.contains("fuse.test")), "{outcome}");
+    verbose.exits_with(0).complains("reaches whoever serves it").complains("fuse.test");
 }
