@@ -50,6 +50,7 @@ fn main() -> ExitCode {
         cli::Command::Check(arguments) => check::check(&arguments),
         cli::Command::Policy(cli::PolicyCommand::Show(arguments)) => policy::show(&arguments),
         cli::Command::Policy(cli::PolicyCommand::Lint(arguments)) => policy::lint(&arguments),
+        cli::Command::Policy(cli::PolicyCommand::Presets(arguments)) => policy::presets(&arguments),
         cli::Command::Trust(arguments) => policy::trust(&arguments),
         cli::Command::Untrust(arguments) => policy::untrust(&arguments),
         cli::Command::Doctor(arguments) => doctor::doctor(&arguments),

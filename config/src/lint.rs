@@ -70,6 +70,7 @@ macro_rules! kinds {
 kinds! {
     CONFUSABLE_NAME "confusable-name" Warning "a name of another script, or of several, that looks like a plain one";
     DEAD_RULE "dead-rule" Warning "an allow rule all of whose targets deny rules take back";
+    EMPTY_CEILING "empty-ceiling" Warning "a ceiling without rules, inside of which nothing is allowed";
     EMPTY_PROFILE "empty-profile" Warning "a profile that changes nothing";
     EVERY_HOST "every-host" Warning "`*` allows every public host by name";
     HTTP_ONLY "http-only" Note "a rule with port 80 and without 443";
@@ -160,7 +161,14 @@ impl Compiled {
             lints.extend(cover::shadowed_allow(allow));
             lints.extend(cover::shadowed_deny(deny));
         }
-        lints.extend(cover::dead(self.policy()));
+        lints.extend(self.without_effect());
+        sorted(lints)
+    }
+
+    /// The allow rules of which nothing is left, since they are denied or lie outside a ceiling: what a run should tell, for
+    /// whoever wrote them counts on them.
+    pub fn without_effect(&self) -> Vec<Lint> {
+        let mut lints = cover::dead(self.policy());
         lints.extend(cover::outside_ceilings(self.policy()));
         sorted(lints)
     }

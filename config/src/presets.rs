@@ -8,6 +8,22 @@ pub use builtin::{BUILTIN, Builtin};
 /// outside, since reading it takes files and processes.
 pub const DERIVED: [&str; 8] = ["apt", "cargo", "git", "go", "lockfile", "maven", "npm", "pip"];
 
+/// What a preset of netbox's own is for, named without its `@`: a phrase.
+pub fn about(name: &str) -> Option<&'static str> {
+    let derived = || match name {
+        "apt" => Some("the package sources that apt is configured with"),
+        "cargo" => Some("the index and the registries that cargo is configured with"),
+        "git" => Some("the hosts of this repository's remotes and submodules"),
+        "go" => Some("the module proxies that Go is configured with"),
+        "lockfile" => Some("the hosts that the project's lock files name"),
+        "maven" => Some("the repositories that Maven is configured with"),
+        "npm" => Some("the registries that npm is configured with"),
+        "pip" => Some("the indexes that pip is configured with"),
+        _ => None,
+    };
+    BUILTIN.iter().find(|preset| preset.name == name).map(|preset| preset.about).or_else(derived)
+}
+
 /// The rules of a built-in preset, named without its `@`.
 pub fn builtin(name: &str) -> Option<&'static [&'static str]> {
     BUILTIN.iter().find(|preset| preset.name == name).map(|preset| preset.rules)
@@ -67,6 +83,7 @@ mod tests {
         for name in super::names() {
             assert!(names.insert(name), "`{name}` stands twice");
             assert!(name.bytes().all(|byte| byte.is_ascii_lowercase()), "{name}");
+            assert!(about(name).is_some(), "{name}");
         }
         for preset in BUILTIN {
             let rules: HashSet<_> = preset.rules.iter().collect();

@@ -78,6 +78,11 @@ pub enum PolicyCommand {
     /// Files are read and parsed as for a run; nothing is run or trusted for it.
     #[command(after_long_help = LINT_EXIT_CODES)]
     Lint(LintArguments),
+    /// List the presets that netbox brings, or print what one of them stands for
+    ///
+    /// Built-in ones have rules of their own; derived ones stand for what the tools on this machine are configured with, which
+    /// `netbox policy show --allow @NAME` tells.
+    Presets(PresetsArguments),
 }
 
 #[derive(Debug, Subcommand)]
@@ -148,6 +153,17 @@ pub struct LintArguments {
     /// Exit with 1 if there is a warning
     #[arg(long)]
     pub strict: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct PresetsArguments {
+    /// A preset, with or without its `@`
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// Print one JSON object for each preset
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Debug)]

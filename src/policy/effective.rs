@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 
 use crate::say::Voice;
 
+/// So many rules without effect are told one by one.
+const TOLD: usize = 5;
+
 /// A policy, and what it is made from.
 #[derive(Debug)]
 pub struct Effective {
@@ -91,6 +94,11 @@ impl Effective {
         }
         if self.policy().allow().is_empty() && self.compiled.mode_source().is_none() {
             voice.warn("nothing is allowed, so nothing is reachable; allow hosts with `--allow HOST`");
+        }
+        let dead = self.compiled.without_effect();
+        dead.iter().take(TOLD).for_each(|lint| voice.warn(format_args!("{}: {}", lint.source(), lint.text())));
+        if let more @ 1.. = dead.len().saturating_sub(TOLD) {
+            voice.warn(format_args!("{more} further allow rules have no effect; `netbox policy lint` lists them"));
         }
         match self.policy().mode() {
             Mode::Open => voice.warn("mode `open`: every host is reachable, private addresses too"),

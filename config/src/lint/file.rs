@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{EMPTY_PROFILE, Lint, MODE_MAKES_USELESS, UNUSED_PRESET, rules};
+use super::{EMPTY_CEILING, EMPTY_PROFILE, Lint, MODE_MAKES_USELESS, UNUSED_PRESET, rules};
 use crate::entry::{Entry, List};
 use crate::expand::Expansions;
 use crate::layer::Layer;
@@ -31,8 +31,14 @@ pub(super) fn lints(file: &PolicyFile) -> Vec<Lint> {
 fn section(section: &Section) -> Vec<Lint> {
     let mut lints = entries(&section.allow, List::Allow);
     lints.extend(entries(&section.deny, List::Deny));
-    if let Some((_, ceiling)) = &section.ceiling {
+    if let Some((at, ceiling)) = &section.ceiling {
         lints.extend(entries(ceiling, List::Ceiling));
+        if ceiling.is_empty() {
+            let says = "nothing is inside an empty ceiling, so nothing is allowed";
+            lints.push(
+                Lint::new(&EMPTY_CEILING, at, says).with_hint("write what may be allowed, or leave it out".to_owned()),
+            );
+        }
     }
     if let Some((mode @ (Mode::None | Mode::Open), at)) = &section.mode
         && let Some(first) = section.allow.first()

@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use netbox_config::{
-    CommandLine, Decision, Expansions, Host, LINT_KINDS, Layer, Lint, Mode, PolicyFile, Severity, Source, Stack,
+    CommandLine, Decision, Expansions, Host, LINT_KINDS, Layer, Lint, Mode, PolicyFile, Rule, Severity, Source, Stack,
 };
 use proptest::prelude::*;
 
+use crate::FLAG;
 use crate::oracle::ADDRESSES;
-use crate::properties::{PORTS, facts, mode, name, name_target, specs, target};
+use crate::properties::{PORTS, any_text, facts, mode, name, name_target, specs, target};
 
 fn parse(layer: Layer, text: &str) -> PolicyFile {
     let name = if layer == Layer::Project { "netbox.toml" } else { "config.toml" };
@@ -282,6 +283,15 @@ fn what_a_file_holds_for_nothing_is_told() {
     ] {
         assert_eq!(project(text), expected, "{text}");
     }
+    assert_eq!(
+        shown(&parse(Layer::User, "allow = [\"example.com\"]\nceiling = []").lints()),
+        [
+            "config.toml:1:11 warning[outside-ceiling] `example.com` has no effect: all of it is outside the ceiling at \
+             config.toml:2:1",
+            "config.toml:2:1 warning[empty-ceiling] nothing is inside an empty ceiling, so nothing is allowed; write what may be \
+             allowed, or leave it out",
+        ]
+    );
     // A user's presets are there for projects too.
     assert_eq!(parse(Layer::User, "[preset.one]\nallow = [\"example.com\"]").lints(), []);
 }
@@ -335,6 +345,33 @@ fn many_rules_are_not_held_against_each_other() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Nothing hostile in a file steers the terminal of whoever lints it, nor ends netbox.
+    #[test]
+    fn whatever_a_file_holds_its_lints_are_harmless(
+        rules in prop::collection::vec(any_text(), 0..6), key in any_text(), name in any_text(),
+    ) {
+        let list = |items: &[String]| items.iter().map(|item| toml_string(item)).collect::<Vec<_>>().join(", ");
+        let text = format!(
+            "allow = [{}]\ndeny = [{}]\n{} = 1\n[profile.{}]\nallow = [{}]\n",
+            list(&rules), list(&rules[..rules.len() / 2]), toml_string(&key), toml_string(&name), list(&rules),
+        );
+        // Without what is wrong there is more to say.
+        let right: Vec<_> = rules.into_iter().filter(|rule| Rule::parse(rule, FLAG).is_ok()).collect();
+        for text in [text, format!("allow = [{}]", list(&right))] {
+            let lints = match PolicyFile::parse(Layer::Project, Path::new("a\u{1b}b"), text.as_bytes()) {
+                Ok(file) => file.lints(),
+                Err(errors) => errors.lints(),
+            };
+            for said in shown(&lints) {
+                prop_assert!(!said.contains(|c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}')), "{said:?}");
+            }
+        }
+    }
+}
+
+proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// The lints about rules that do nothing are right: without those rules everything is decided as before.
@@ -380,6 +417,12 @@ proptest! {
             }
         }
     }
+}
+
+/// A text as a string of TOML.
+fn toml_string(text: &str) -> String {
+    let escape = |c: char| if c.is_alphanumeric() { c.to_string() } else { format!("\\U{:08X}", u32::from(c)) };
+    format!("\"{}\"", text.chars().map(escape).collect::<String>())
 }
 
 /// A file with one rule a line, but for the lines that are left empty.

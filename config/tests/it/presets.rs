@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::{env, fs};
 
-use netbox_config::presets::{BUILTIN, DERIVED};
+use netbox_config::presets::{self, BUILTIN, DERIVED};
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/presets.md");
 const RENEW: &str = "NETBOX_WRITE_REFERENCE=1 cargo test -p netbox-config the_list_of_presets";
@@ -31,13 +31,14 @@ fn document() -> String {
         let sources: Vec<_> = preset.sources.iter().map(|source| format!("<{source}>")).collect();
         let _ = writeln!(text, "Looked up on {} in {}", preset.checked, sources.join(", "));
     }
-    let derived: Vec<_> = DERIVED.iter().map(|name| format!("`@{name}`")).collect();
-    let _ = writeln!(
-        text,
-        "\n## Derived presets\n\n{} have no list of their own: they stand for the hosts that the project and this machine are\n\
-         configured with. No package registry is built in.",
-        derived.join(", ")
+    text.push_str(
+        "\n## Derived presets\n\nThese have no list of their own. They stand for hosts that the project and this machine are configured \
+         with;\n`netbox policy show --allow @NAME` tells which, and where each is written; [policy.md](policy.md) how they are found. No package registry is built in.\n\n\
+         | preset | stands for |\n| --- | --- |\n",
     );
+    for name in DERIVED {
+        let _ = writeln!(text, "| `@{name}` | {} |", presets::about(name).unwrap());
+    }
     text
 }
 

@@ -128,7 +128,7 @@ fn near_grammar() -> impl Strategy<Value = String> {
     prop::collection::vec(select(pieces), 0..10).prop_map(|pieces| pieces.concat())
 }
 
-fn any_text() -> impl Strategy<Value = String> {
+pub(crate) fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![near_grammar(), any::<String>()]
 }
 

@@ -21,6 +21,8 @@ tests![
     all_files_that_count_are_linted needs [UNSHARE],
     errors_are_told_with_place_and_remedy needs [],
     what_is_right_and_odd_is_told_and_no_error needs [],
+    a_run_warns_of_rules_without_effect needs [],
+    the_presets_are_listed needs [],
     a_file_that_names_others_is_judged_with_them needs [UNSHARE],
     what_is_no_file_is_an_error_at_once needs [],
     hostile_text_is_escaped needs [],
@@ -276,6 +278,45 @@ fn what_is_right_and_odd_is_told_and_no_error(world: &World) {
     let outcome = lint(world, &["--strict"], &path);
     outcome.exits_with(0).complains(&format!("netbox: nothing to say in `{path}`\n"));
     assert_eq!(outcome.stdout(), "", "{outcome}");
+}
+
+/// Report 60: whoever wrote the rule counts on it, so the run says it too.
+fn a_run_warns_of_rules_without_effect(world: &World) {
+    let path = file(world, b"allow = [\"allowed.example.com\"]\ndeny = [\"*\"]\n");
+    let said = format!(
+        "netbox: warning: {path}:1:11: `allowed.example.com` has no effect: `*` ({path}:2:10) denies all of it\n"
+    );
+    world.netbox(&["--config", &path]).exec(&["true"]).exits_with(0).complains(&said);
+    let many = (0..8).map(|n| format!("{n}.example.com")).collect::<Vec<_>>().join(",");
+    let outcome = world.netbox(&["--allow", &many, "--deny", "*.com"]).exec(&["true"]);
+    outcome.exits_with(0).complains("3 further allow rules have no effect; `netbox policy lint` lists them\n");
+    assert_eq!(outcome.stderr().matches("denies all of it").count(), 5, "{outcome}");
+}
+
+/// Report 132: what netbox brings can be listed, and is as old as the binary.
+fn the_presets_are_listed(world: &World) {
+    let presets = |words: &[&str]| world.netbox_words().exec(&[&["policy", "presets"], words].concat());
+    let list = presets(&[]);
+    list.exits_with(0).says("@github     GitHub: git over HTTPS and ssh, ").says("@npm        the registries that npm");
+    for name in ["gitlab", "@gitlab"] {
+        let expected = "\
+@gitlab: GitLab.com: git over HTTPS and ssh, the API, downloads
+  gitlab.com
+  gitlab.com:22
+  tcp://altssh.gitlab.com:443
+looked up on 2026-12-01 in
+  https://docs.gitlab.com/user/gitlab_com/
+";
+        assert_eq!(presets(&[name]).stdout(), expected);
+    }
+    presets(&["npm"]).exits_with(0).says("`netbox policy show --allow @npm` tells the hosts");
+    let json = presets(&["--json"]);
+    json.exits_with(0);
+    for line in json.stdout().lines() {
+        let preset: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {json}"));
+        assert_eq!(preset["kind"] == "builtin", preset["rules"].is_array(), "{json}");
+    }
+    presets(&["no\u{1b}such"]).exits_with(2).complains("netbox has no preset `no\\x1bsuch`");
 }
 
 fn a_file_that_names_others_is_judged_with_them(world: &World) {
