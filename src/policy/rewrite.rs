@@ -6,7 +6,7 @@
 //! those as well.
 
 use std::ffi::OsStr;
-use std::fs::Permissions;
+use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use netbox_config::{Layer, PolicyFile};
 
 use super::effective::Standing;
 use super::find::{self, Place};
+use super::owner::{self, Demand};
 use super::store::{Record, Store};
 use super::{Effective, Refused, command, read, shown};
 
@@ -47,7 +48,13 @@ impl Rewrite {
                 let working = std::env::current_dir();
                 let working = working.map_err(|error| Refused::new(format!("no working directory: {error}")))?;
                 let place = Place::around(&working)?;
-                place.root.unwrap_or(place.working).join(find::NAME)
+                let directory = place.root.unwrap_or(place.working);
+                let cannot =
+                    |error: io::Error| Refused::new(format!("cannot look into {}: {error}", shown(&directory)));
+                // A file there would not count.
+                let metadata = fs::metadata(&directory).map_err(cannot)?;
+                owner::check_directory(&directory, &metadata, Demand::ThisCallerOrRoot)?;
+                directory.join(find::NAME)
             }
         };
         let mut rewrite = Self { path, before: None, is_trusted: true, is_projects: true, mode: 0o644 };

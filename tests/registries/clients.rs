@@ -26,6 +26,8 @@ pub struct Client {
     /// Variables that it is given beside the machine's configuration: it neither tries again nor looks for news, so
     /// that a refusal shows at once, and each connection is one that its task takes.
     pub environment: &'static [(&'static str, &'static str)],
+    /// The derived preset that stands for its hosts.
+    pub preset: Option<&'static str>,
     /// The ending of a file that it makes, and makes only when it succeeds.
     pub makes: &'static str,
     /// What else is to be seen when it succeeded under netbox.
@@ -40,6 +42,7 @@ pub const CLIENTS: &[Client] = &[
         who: As::User,
         words: |_, _| words(&["pip3", "download", "--no-deps", "--dest", "got", PYTHON_PACKAGE]),
         environment: &[("PIP_RETRIES", "0"), ("PIP_DISABLE_PIP_VERSION_CHECK", "1")],
+        preset: Some("@pip"),
         makes: "whl",
         shows: |_| (),
     },
@@ -49,6 +52,7 @@ pub const CLIENTS: &[Client] = &[
         who: As::User,
         words: |_, _| words(&["npm", "pack", NODE_PACKAGE]),
         environment: &[("npm_config_fetch_retries", "0"), ("npm_config_update_notifier", "false")],
+        preset: Some("@npm"),
         makes: "tgz",
         shows: |_| (),
     },
@@ -60,12 +64,13 @@ pub const CLIENTS: &[Client] = &[
             let manifest = format!(
                 "[package]\nname = \"tiny\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[dependencies]\n{RUST_PACKAGE} = \"1\"\n"
             );
-            fs::create_dir(room.work.join("src")).expect("own folder");
+            fs::create_dir_all(room.work.join("src")).expect("own folder");
             fs::write(room.work.join("src/lib.rs"), "").expect("own folder");
             fs::write(room.work.join("Cargo.toml"), manifest).expect("own folder");
             words(&["cargo", "fetch"])
         },
         environment: &[("CARGO_NET_RETRY", "0")],
+        preset: Some("@cargo"),
         makes: "crate",
         shows: |_| (),
     },
@@ -78,6 +83,7 @@ pub const CLIENTS: &[Client] = &[
             words(&["curl", "--silent", "--show-error", "--fail", "--output", "index.page", &page])
         },
         environment: &[],
+        preset: None,
         makes: "page",
         shows: |_| (),
     },
@@ -93,6 +99,7 @@ pub const CLIENTS: &[Client] = &[
             words(&[&["curl", "--fail-early"], &common[..], &head, &common, &get].concat())
         },
         environment: &[],
+        preset: None,
         makes: "page",
         shows: |outcome| assert_eq!(outcome.decisions().count(), 1, "the connections of {outcome}"),
     },
@@ -102,6 +109,7 @@ pub const CLIENTS: &[Client] = &[
         who: As::Root,
         words: |_, _| words(&["apt-get", "-o", "Acquire::Retries=0", "download", DEBIAN_PACKAGE]),
         environment: &[],
+        preset: Some("@apt"),
         makes: "deb",
         shows: |outcome| {
             // It says so when it fetches as root, as where it cannot become its own user.

@@ -1,4 +1,5 @@
-//! One client's course: bare, in audit mode, with just its hosts allowed, and with each of them missing.
+//! One client's course: bare, in audit mode, with just its hosts allowed, and with each of them missing; with the preset
+//! that stands for its hosts, and with the file that `netbox learn` writes.
 
 use std::ffi::{OsStr, OsString};
 use std::{fmt, fs};
@@ -8,7 +9,7 @@ use serde_json::Value;
 
 use crate::clients::Client;
 use crate::learned::{Destination, Learned};
-use crate::machine::Machine;
+use crate::machine::{As, Machine, Room};
 
 /// Runs a client's course. Where `required`, what cannot run has failed.
 pub fn run(machine: &Machine, client: &Client, required: bool) -> Result<Completion, Failed> {
@@ -41,6 +42,14 @@ pub fn run(machine: &Machine, client: &Client, required: bool) -> Result<Complet
         assert_names(&outcome, missing);
         counts += &format!("; without host {number} of {}: {}", learned.destinations.len(), outcome.counts());
     }
+    if let Some(preset) = client.preset {
+        counts += &format!("; with {preset}: {}", with_preset(machine, client, &learned, preset).counts());
+    }
+    // Root's apt works in a folder of apt's own user, and a policy file there does not count.
+    if client.who == As::User {
+        let outcome = with_learned_file(machine, client, &learned);
+        counts += &format!("; with what it was learned to need: {}", outcome.counts());
+    }
     println!("{}: {counts}", client.fact);
     Ok(Completion::Completed)
 }
@@ -71,6 +80,38 @@ fn assert_names(outcome: &Outcome, missing: &Destination) {
     assert!(told.is_some_and(|line| line.contains("to allow it: --allow '")), "the person is not told: {outcome}");
 }
 
+/// Runs it with the preset alone, which is enough, and is what allows each connection.
+fn with_preset(machine: &Machine, client: &Client, learned: &Learned, preset: &str) -> Outcome {
+    let rules = learned.addresses.iter().cloned().chain([preset.to_owned()]);
+    let outcome = start(machine, client, Some(&flags("allowlist", rules)));
+    outcome.assert_success(client);
+    assert_eq!(outcome.refused(), 0, "refusals of {outcome}");
+    let via = format!(" via {preset} (");
+    let by_preset = |event: &Value| event["rule"]["source"].as_str().is_some_and(|source| source.contains(&via));
+    assert!(outcome.events_of("decision").all(|event| by_preset(&event)), "a rule of another source: {outcome}");
+    outcome
+}
+
+/// Lets `netbox learn` write a file, and runs it with that: where it was written, which is trusted, and elsewhere.
+fn with_learned_file(machine: &Machine, client: &Client, learned: &Learned) -> Outcome {
+    let room = machine.room(client.who);
+    let addresses = learned.addresses.iter().flat_map(|rule| ["--allow".to_owned(), rule.clone()]).collect::<Vec<_>>();
+    let netbox = |words: &[&str]| [words.iter().map(|word| (*word).to_owned()).collect(), addresses.clone()].concat();
+    let taught = start_in(machine, client, &room, Some(&netbox(&["learn", "--yes"])));
+    taught.assert_success(client);
+    let file = room.work.join("netbox.toml");
+    assert!(file.exists(), "nothing was written: {taught}");
+    start_in(machine, client, &room, Some(&netbox(&["run"]))).assert_success(client);
+
+    let file = file.to_string_lossy();
+    let elsewhere = machine.room(client.who);
+    let outcome = start_in(machine, client, &elsewhere, Some(&netbox(&["run", "--config", &file])));
+    outcome.assert_success(client);
+    assert_eq!(outcome.refused(), 0, "refusals of {outcome}");
+    assert!(outcome.allowed() > 0, "it reached something, and no event tells of it: {outcome}");
+    outcome
+}
+
 fn flags(mode: &str, rules: impl IntoIterator<Item = String>) -> Vec<String> {
     let rules = rules.into_iter().flat_map(|rule| ["--allow".to_owned(), rule]);
     ["--no-config".to_owned(), "--mode".to_owned(), mode.to_owned()].into_iter().chain(rules).collect()
@@ -78,14 +119,21 @@ fn flags(mode: &str, rules: impl IntoIterator<Item = String>) -> Vec<String> {
 
 /// Runs the client in a room of its own, with netbox and these flags around it or bare.
 fn start(machine: &Machine, client: &Client, flags: Option<&[String]>) -> Outcome {
-    let room = machine.room(client.who);
-    let mut words: Vec<OsString> = (client.words)(machine, &room).into_iter().map(OsString::from).collect();
-    if let Some(flags) = flags {
-        let netbox = [machine.netbox.as_os_str(), OsStr::new("run")].into_iter().chain(flags.iter().map(OsStr::new));
+    let words = flags.map(|flags| [&["run".to_owned()], flags].concat());
+    start_in(machine, client, &machine.room(client.who), words.as_deref())
+}
+
+/// Runs the client in a room, with netbox and these words to it around it or bare.
+fn start_in(machine: &Machine, client: &Client, room: &Room, netbox: Option<&[String]>) -> Outcome {
+    let mut words: Vec<OsString> = (client.words)(machine, room).into_iter().map(OsString::from).collect();
+    if let Some(netbox) = netbox {
+        let netbox = [machine.netbox.as_os_str()].into_iter().chain(netbox.iter().map(OsStr::new));
         let events = [OsStr::new("--events"), room.events.as_os_str(), OsStr::new("--")];
         words = netbox.chain(events).map(OsStr::to_owned).chain(words).collect();
     }
-    let mut command = machine.command(client.who, &room, &words[0]);
+    // Of the run before, in the same room.
+    let _ = fs::remove_file(&room.events);
+    let mut command = machine.command(client.who, room, &words[0]);
     command.args(&words[1..]).envs(client.environment.iter().copied());
     let output = command.output().expect("`timeout` (package coreutils)");
     Outcome {
