@@ -16,6 +16,8 @@ pub struct Effective {
     pub compiled: Compiled,
     /// From outside in.
     pub files: Vec<UsedFile>,
+    /// What derived presets leave out, and why, in words.
+    pub notes: Vec<String>,
 }
 
 /// A policy file that counts.
@@ -105,6 +107,7 @@ impl Effective {
             Mode::Audit => voice.warn("mode `audit`: what no rule allows passes as well, and is told at the end"),
             Mode::Allowlist | Mode::None => {}
         }
+        self.notes.iter().for_each(|note| voice.detail(note));
         for file in &self.files {
             let path = super::shown(&file.path);
             voice.detail(format_args!("policy file {path} ({}, {})", file.layer.as_str(), file.standing.as_str()));

@@ -13,6 +13,8 @@ pub struct Expanded {
     pub preset: String,
     /// Its rules, or why there are none.
     pub outcome: Result<Vec<DerivedRule>, String>,
+    /// What it does not stand for although a tool is configured with it, and why, in words.
+    pub notes: Vec<String>,
 }
 
 /// One rule of it.
@@ -29,7 +31,7 @@ pub struct DerivedRule {
 /// What a policy is compiled with: all of it but those rules of the project's that `keep` does not take.
 pub fn expansions(expanded: &[Expanded], keep: impl Fn(&Derived) -> bool) -> Expansions {
     let mut expansions = Expansions::default();
-    for Expanded { preset, outcome } in expanded {
+    for Expanded { preset, outcome, .. } in expanded {
         match outcome {
             Err(why) => expansions.insert_failure(preset, why.clone()),
             Ok(rules) => {
@@ -43,7 +45,7 @@ pub fn expansions(expanded: &[Expanded], keep: impl Fn(&Derived) -> bool) -> Exp
 
 /// The rules that a file of the project wrote.
 pub fn of_project(expanded: &[Expanded]) -> BTreeSet<Derived> {
-    let rules = expanded.iter().flat_map(|Expanded { preset, outcome }| {
+    let rules = expanded.iter().flat_map(|Expanded { preset, outcome, .. }| {
         outcome.iter().flatten().filter(|rule| rule.of_project).map(|rule| rule.of(preset))
     });
     rules.collect()
@@ -52,7 +54,7 @@ pub fn of_project(expanded: &[Expanded]) -> BTreeSet<Derived> {
 /// Those rules of the project's files that `wanted` takes, with where each is from.
 pub fn sources(expanded: &[Expanded], wanted: impl Fn(&Derived) -> bool) -> Vec<(Derived, String)> {
     let mut found = Vec::new();
-    for Expanded { preset, outcome } in expanded {
+    for Expanded { preset, outcome, .. } in expanded {
         for rule in outcome.iter().flatten().filter(|rule| rule.of_project) {
             let derived = rule.of(preset);
             if wanted(&derived) {

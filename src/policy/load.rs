@@ -77,7 +77,8 @@ pub fn load(arguments: &PolicyArguments, pinned: Option<&str>, asking: Asking) -
     if let (Some(text), Some(standing)) = (project, standing) {
         files.used.push(UsedFile::new(Layer::Project, &text.path, text, standing));
     }
-    Ok(Effective { compiled, files: files.used })
+    let notes = expanded.into_iter().flat_map(|one| one.notes).collect();
+    Ok(Effective { compiled, files: files.used, notes })
 }
 
 /// Whether the project's files count; where a person has to say so, asks.
@@ -117,7 +118,10 @@ pub fn expand(stack: &Stack<'_>, place: Option<&Place>) -> Result<Vec<Expanded>,
 /// Lets them come to nothing.
 fn nothing(stack: &Stack<'_>) -> Result<Vec<Expanded>, Refused> {
     let uses = stack.derived().map_err(of_files)?;
-    Ok(uses.into_iter().map(|used| Expanded { preset: used.name.to_string(), outcome: Ok(Vec::new()) }).collect())
+    Ok(uses
+        .into_iter()
+        .map(|used| Expanded { preset: used.name.to_string(), outcome: Ok(Vec::new()), notes: Vec::new() })
+        .collect())
 }
 
 /// Asks the indexes of presets that somebody whose word counts has named where their downloads lie. Whether that added

@@ -66,6 +66,9 @@ fn text(effective: &Effective) -> String {
     for warning in compiled.warnings() {
         let _ = writeln!(out, "\nwarning: {warning}");
     }
+    for note in &effective.notes {
+        let _ = writeln!(out, "\nnote: {note}");
+    }
     out
 }
 
@@ -108,6 +111,7 @@ fn json(effective: &Effective) -> Value {
         "deny": rules(Kind::Deny),
         "ceilings": ceilings,
         "warnings": compiled.warnings(),
+        "notes": effective.notes,
     })
 }
 

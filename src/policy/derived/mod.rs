@@ -36,14 +36,12 @@ use gather::Gathered;
 /// Without a place, no file of a project counts.
 pub fn expand(preset: &str, place: Option<&Place>) -> Expanded {
     let around = Around::here(place);
-    let outcome = gather::gather(preset, &around).and_then(|gathered| {
-        let gathered = match question::of(preset) {
-            Some(question) => question.answer_default(gathered, &around, &Answers::of_user())?,
-            None => gathered,
-        };
-        gathered.into_rules()
+    let gathered = gather::gather(preset, &around).and_then(|gathered| match question::of(preset) {
+        Some(question) => question.answer_default(gathered, &around, &Answers::of_user()),
+        None => Ok(gathered),
     });
-    Expanded { preset: preset.to_owned(), outcome }
+    let notes = gathered.as_ref().map_or_else(|_| Vec::new(), |gathered| gathered.notes(preset));
+    Expanded { preset: preset.to_owned(), outcome: gathered.and_then(Gathered::into_rules), notes }
 }
 
 /// Adds where the downloads of a preset's index lie, if an index of the user's own is asked that has not been before.
@@ -60,6 +58,12 @@ pub fn add_downloads(expanded: &mut Expanded, place: Option<&Place>) -> bool {
 }
 
 impl Gathered {
+    /// What is left out.
+    fn notes(&self, preset: &str) -> Vec<String> {
+        let left_out = self.reading.left_out.iter();
+        left_out.map(|left| format!("{}: `@{preset}` leaves it out: {}", left.source, left.why)).collect()
+    }
+
     /// The rules, or why there are none.
     fn into_rules(self) -> Result<Vec<DerivedRule>, String> {
         let Self { reading, project_files, is_local, what } = self;

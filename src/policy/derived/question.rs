@@ -42,10 +42,18 @@ const QUESTIONS: [Question; 5] = [
     Question {
         preset: "npm",
         programs: &["npm"],
-        words: &["pack", "--fetch-retries=0", "--cache=cache", "--update-notifier=false", "is-number"],
+        words: &[
+            "pack",
+            "--no-workspaces",
+            "--fetch-retries=0",
+            "--cache=cache",
+            "--update-notifier=false",
+            "is-number",
+        ],
         variables: &["npm_config_*", "NPM_CONFIG_*"],
         settings: &[],
-        prepare: |_, _| Ok(Vec::new()),
+        // It looks upward for the package that it is in.
+        prepare: |directory, _| fs::write(directory.join("package.json"), "{}").map(|()| Vec::new()),
         is_told: false,
         has_downloads: true,
     },
@@ -219,7 +227,7 @@ impl Question {
 
     /// The hosts that the tool was refused, as `host:port`; or the lines that it printed.
     fn ask(&self, tool: &Tool, around: &Around, reachable: Reachable) -> Result<Vec<String>, String> {
-        let room = tool::Room::new().map_err(|error| format!("there is no room to ask in: {error}"))?;
+        let room = tool::Room::new(around).map_err(|error| format!("there is no room to ask in: {error}"))?;
         let mut environment = tool::environment(self.variables, around);
         let prepared = (self.prepare)(room.directory(), around).map_err(|error| format!("cannot prepare: {error}"))?;
         environment.extend(prepared.into_iter().map(|(name, path)| (name.to_owned(), path.into_os_string())));

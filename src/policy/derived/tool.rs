@@ -1,14 +1,15 @@
 //! Runs a tool to see where it would go.
 //!
 //! It runs in a sandbox of its own, with nothing to reach or with its index alone, from an empty directory, by its absolute
-//! path, and with a few of the caller's variables. The sandbox is netbox itself, started again. The hosts that it refuses
+//! path, and with a few of the caller's variables. Tools look for configuration upward from where they start, so that
+//! directory is below the user's own folder of caches, where nobody else can put any, and not below `/tmp`. The sandbox is netbox itself, started again. The hosts that it refuses
 //! are the answer: no output of the tool is understood, and nothing that the tool says of itself is believed.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -16,6 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::files::Around;
+use crate::policy::owner::{self, Demand};
 
 /// How long it may take. An index that is slow is asked another time.
 const PATIENCE: &str = "30s";
@@ -68,14 +70,16 @@ pub fn find(programs: &[&str], around: &Around) -> Option<Tool> {
     })
 }
 
+/// The folders of programs in which the project has no hand, and nobody else.
 fn folders(around: &Around) -> impl Iterator<Item = PathBuf> {
     let top = around.project.last().cloned();
     let path = around.variable("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin").to_owned();
-    let is_outside = move |folder: &PathBuf| {
-        folder.is_absolute()
-            && top.as_ref().is_none_or(|top| folder.canonicalize().is_ok_and(|is| !is.starts_with(top)))
+    let is_fit = move |folder: &PathBuf| {
+        let Ok(is) = folder.canonicalize() else { return false };
+        let own = |metadata| owner::check_directory(&is, &metadata, Demand::ThisOrRoot).is_ok();
+        folder.is_absolute() && top.as_ref().is_none_or(|top| !is.starts_with(top)) && fs::metadata(&is).is_ok_and(own)
     };
-    std::env::split_paths(&path).filter(is_outside).collect::<Vec<_>>().into_iter()
+    std::env::split_paths(&path).filter(is_fit).collect::<Vec<_>>().into_iter()
 }
 
 /// The caller's variables of these names, and those that every tool gets.
@@ -117,8 +121,12 @@ impl Room {
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn new() -> io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("netbox-ask.").tempdir()?;
+    pub fn new(around: &Around) -> io::Result<Self> {
+        let caches = around.named_or_home("XDG_CACHE_HOME", ".cache").ok_or(io::ErrorKind::NotFound)?.join("netbox");
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&caches)?;
+        let metadata = fs::symlink_metadata(&caches)?;
+        owner::check_directory(&caches, &metadata, Demand::ThisOrRoot).map_err(|why| io::Error::other(why.text))?;
+        let folder = tempfile::Builder::new().prefix("ask.").tempdir_in(caches)?;
         let directory = folder.path().join("empty");
         fs::create_dir(&directory)?;
         Ok(Self { folder, directory })

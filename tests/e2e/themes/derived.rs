@@ -15,6 +15,9 @@ tests![
     an_answer_is_remembered_and_no_tool_is_asked_again needs [CURL],
     a_tool_that_goes_nowhere_is_an_error_that_points_to_learn needs [],
     a_tool_in_the_project_is_not_run needs [CURL],
+    a_tool_in_a_folder_for_everybody_is_not_run needs [],
+    a_tool_starts_in_an_empty_folder_below_no_folder_for_everybody needs [CURL],
+    what_is_left_out_is_told needs [CURL],
     the_users_own_files_count_as_they_are needs [CURL],
     a_file_of_the_project_counts_once_it_is_trusted needs [CURL],
     a_command_that_edits_the_projects_files_gains_nothing needs [CURL],
@@ -149,6 +152,47 @@ fn a_tool_in_the_project_is_not_run(world: &World) {
     outcome.allowed(&good.name, 80, "listed");
     outcome.refused(&evil.name, 80, "not-listed");
     assert!(!ran.exists(), "{outcome}");
+}
+
+fn a_tool_in_a_folder_for_everybody_is_not_run(world: &World) {
+    let user = User::new(world);
+    user.has_program("bin/npm", "touch ~/ran");
+    fs::set_permissions(user.home.join("bin"), Permissions::from_mode(0o777)).expect("own folder");
+    let path = user.home.join("bin").into_os_string();
+    let words = ["run", "--allow", "@npm", "--", "true"];
+    let outcome = user.in_project(world.netbox_words()).env("PATH", path).exec(&words);
+    outcome.complains("there is no `npm` to ask");
+    assert!(!user.home.join("ran").exists(), "{outcome}");
+}
+
+fn a_tool_starts_in_an_empty_folder_below_no_folder_for_everybody(world: &World) {
+    let index = world.zone().host("derived-where");
+    let url = index.http("/");
+    let user = User::new(world);
+    user.has_program("bin/npm", &format!("pwd > ~/where; env > ~/environment; curl -sf {url}"));
+    let run = user.in_project(world.netbox(&["--allow", "@npm"])).env("SECRET", "s3cret").env("NODE_OPTIONS", "--x");
+    run.exec(&curl(&[&url])).exits_with(0);
+    let read = |name: &str| fs::read_to_string(user.home.join(name)).expect("it was asked");
+    let folder = user.home.join(".cache/netbox");
+    assert!(Path::new(read("where").trim()).starts_with(&folder), "{}", read("where"));
+    assert!(!read("environment").contains("s3cret") && !read("environment").contains("NODE_OPTIONS"));
+    // Nothing is left of it.
+    assert_eq!(fs::read_dir(folder).expect("own folder").count(), 0);
+}
+
+fn what_is_left_out_is_told(world: &World) {
+    let registry = world.zone().host("derived-public");
+    let url = registry.http("/");
+    let user = User::new(world);
+    user.has_npm(&url, &url);
+    user.write(
+        ".npmrc",
+        &format!("registry={url}\n@inner:registry=http://10.77.0.23/\n@local:registry=http://localhost:4873/\n"),
+    );
+    let outcome = user.words(&["policy", "show", "--allow", "@npm"]);
+    outcome.exits_with(0).says("derived-public.example.com:80").says(".npmrc:2: `@npm` leaves it out: an address");
+    outcome.says(".npmrc:3: `@npm` leaves it out: `localhost` is no public name");
+    outcome.does_not_say("10.77.0.23").does_not_say("4873");
 }
 
 fn the_users_own_files_count_as_they_are(world: &World) {
