@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write, stdout};
 
-use netbox_config::{Compiled, EffectiveRule, Kind, Source};
+use netbox_config::{Compiled, Ech, EffectiveRule, Kind, Source};
 use serde_json::{Value, json};
 
 use super::effective::{Effective, UsedFile};
@@ -50,6 +50,9 @@ fn text(effective: &Effective) -> String {
     };
     if let Some(profile) = compiled.profile() {
         let _ = writeln!(out, "profile  {profile}");
+    }
+    if compiled.policy().ech() == Ech::Refuse {
+        out.push_str("ech      refuse\n");
     }
     for UsedFile { layer, path, standing, .. } in &effective.files {
         let (layer, standing) = (layer.as_str(), standing.as_str());
@@ -105,6 +108,7 @@ fn json(effective: &Effective) -> Value {
             "source": mode_source.map(|(_, source)| source.to_string()),
         },
         "profile": compiled.profile(),
+        "ech": policy.ech().as_str(),
         "files": effective.files.iter().map(UsedFile::json).collect::<Vec<_>>(),
         "policy": policy.digest(),
         "allow": rules(Kind::Allow),
