@@ -3,7 +3,9 @@
 //! Each step needs what only the one before it makes: [`open`] takes a `Permit`, which only `Policy::decide` makes, and
 //! the dialler takes `VettedAddr`s, which only `Policy::vet` makes. What was judged is what is looked up and dialled.
 
-use netbox_config::{Decision, Host, Mode, Permit, Port, Reason, Refusal, Target, VettedAddr, Via};
+use std::net::IpAddr;
+
+use netbox_config::{Decision, Host, HostName, Mode, Permit, Port, Reason, Refusal, Target, VettedAddr, Via};
 
 use crate::dial::Dialed;
 use crate::dns::SyntheticTable;
@@ -48,14 +50,28 @@ pub(crate) fn decide(session: &Session, target: &Target) -> Decision {
     }
 }
 
+/// Looks up the name of a permitted target. A name is data, also here: what DNS would not ask any more is not asked for a
+/// connection either.
+async fn look_up(session: &Session, name: &HostName) -> Result<Vec<IpAddr>, OpenError> {
+    let names = &session.names;
+    if !names.may_still_ask(name) {
+        return Err(OpenError::Refused(Refusal::new(Reason::Limit)));
+    }
+    match names.resolver.addresses(name).await {
+        Ok(addresses) => {
+            names.found(name);
+            Ok(addresses)
+        }
+        Err(LookupError::NotFound | LookupError::NoAddress) => Err(OpenError::Failed(Reason::DnsNotFound)),
+        Err(LookupError::Failed(_)) => Err(OpenError::Failed(Reason::DnsFailed)),
+    }
+}
+
 /// Opens a connection to what is permitted.
 pub(crate) async fn open(session: &Session, permit: &Permit) -> Result<Dialed, OpenError> {
     let addresses = match permit.target().host() {
         Host::Address(address) => vec![*address],
-        Host::Name(name) => session.names.resolver.addresses(name).await.map_err(|error| match error {
-            LookupError::NotFound | LookupError::NoAddress => OpenError::Failed(Reason::DnsNotFound),
-            LookupError::Failed(_) => OpenError::Failed(Reason::DnsFailed),
-        })?,
+        Host::Name(name) => look_up(session, name).await?,
     };
     // After the lookup: the facts must be those of the moment of dialling.
     let facts = session.facts.current();
@@ -74,4 +90,56 @@ pub(crate) async fn open(session: &Session, permit: &Permit) -> Result<Dialed, O
     socket::no_delay(&dialed.stream);
     socket::keep_alive(&dialed.stream);
     Ok(dialed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::tests::world::World;
+    use crate::dns::MADE_UP_NAMES;
+
+    /// Asks for a connection to port 443 of a name. Nobody listens there.
+    async fn ask(world: &World, name: &str) -> OpenError {
+        let host = Host::parse_wire(name.as_bytes()).unwrap();
+        let target = target(&world.session, host, Port::HTTPS, Via::Connect);
+        let Decision::Allow(permit) = decide(&world.session, &target) else { panic!("`{name}` is refused") };
+        open(&world.session, &permit).await.expect_err("nobody listens")
+    }
+
+    fn asked(world: &World) -> Vec<String> {
+        std::mem::take(&mut *world.net.lookups.lock().unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn made_up_names_leave_slowly_also_by_connections() {
+        let world = World::new(&["*.github.com", "github.com"]);
+        // The first one exists.
+        assert_eq!(ask(&world, "api.github.com").await, OpenError::Failed(Reason::Refused));
+        for number in 1..MADE_UP_NAMES.most {
+            let name = format!("n{number}.github.com");
+            assert_eq!(ask(&world, &name).await, OpenError::Failed(Reason::DnsNotFound));
+        }
+        assert_eq!(asked(&world).len(), MADE_UP_NAMES.most as usize);
+        let limit = OpenError::Refused(Refusal::new(Reason::Limit));
+        assert_eq!(ask(&world, "secret.github.com").await, limit);
+        assert_eq!(asked(&world), [""; 0], "no query leaves");
+        for free in ["api.github.com", "github.com"] {
+            assert_eq!(ask(&world, free).await, OpenError::Failed(Reason::Refused));
+            assert_eq!(asked(&world), [free]);
+        }
+        tokio::time::advance(MADE_UP_NAMES.refill).await;
+        assert_eq!(ask(&world, "secret.github.com").await, OpenError::Failed(Reason::DnsNotFound));
+        assert_eq!(ask(&world, "another.github.com").await, limit);
+    }
+
+    #[tokio::test]
+    async fn where_every_name_is_open_none_is_counted_or_kept() {
+        let world = World::new(&["*"]);
+        for _ in 0..=MADE_UP_NAMES.most {
+            ask(&world, "github.com").await;
+        }
+        assert_eq!(asked(&world).len(), MADE_UP_NAMES.most as usize + 1);
+        let name = HostName::parse_wire(b"github.com").unwrap();
+        assert!(!world.session.names.synthetic.knows(&name));
+    }
 }

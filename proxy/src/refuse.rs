@@ -74,7 +74,7 @@ fn explanation(reason: Reason) -> &'static str {
         Reason::NotHttp => "only HTTP/1 is let through on this port",
         Reason::Udp => "UDP is not let through",
         Reason::Unsupported => "netbox does not carry this protocol",
-        Reason::Limit => "too many connections are open",
+        Reason::Limit => "there are too many connections, or new names below a wildcard, at once",
         Reason::Revoked => "the policy has changed",
         Reason::SelfAddress => "it is this machine's own address, or netbox itself",
         Reason::DnsNotFound => "there is no such name",

@@ -92,16 +92,11 @@ pub enum Family {
 pub fn plan(names: &Names, question: Question) -> Step {
     let step = step(names, question);
     match &step {
-        Step::Addresses(name, _) | Step::Records(name, _) if !may_still_ask(names, name) => {
+        Step::Addresses(name, _) | Step::Records(name, _) if !names.may_still_ask(name) => {
             Step::Done(Reply::new(Rcode::ServFail).because(Extra::TOO_MANY_NAMES))
         }
         _ => step,
     }
-}
-
-/// Names that the program makes up are limited ([`super::MADE_UP_NAMES`]); one that has an address is known already.
-fn may_still_ask(names: &Names, name: &HostName) -> bool {
-    !names.policy.lists_by_wildcard_alone(name) || names.synthetic.knows(name) || names.made_up.take()
 }
 
 fn step(names: &Names, question: Question) -> Step {

@@ -49,7 +49,8 @@ pub const LOOKUPS_IN_FLIGHT: usize = 256;
 /// How many names that are listed by a wildcard alone may be looked up.
 ///
 /// Under `*.example.com` the program chooses the labels, and every query carries some out, to whoever serves the zone.
-/// That cannot be told from use, but it can be made slow: each new name costs one of a sandbox's allowance. It begins
+/// That cannot be told from use, but it can be made slow: each new name costs one of a sandbox's allowance,
+/// whether it is asked for by DNS or a connection is asked for by name. It begins
 /// with more than a browser needs for its pages or a build for its mirrors, and refills by 20 a second.
 pub(crate) const MADE_UP_NAMES: Allowance = Allowance { most: 1000, refill: Duration::from_millis(50) };
 
@@ -88,6 +89,20 @@ impl Names {
             search_domains,
             lookups,
             made_up: Budget::new(MADE_UP_NAMES),
+        }
+    }
+
+    /// Whether a listed name may still be looked up, by whichever door it is asked for: names that the program makes up
+    /// are limited ([`MADE_UP_NAMES`]); one that has an address is known already.
+    pub(crate) fn may_still_ask(&self, name: &HostName) -> bool {
+        !self.policy.lists_by_wildcard_alone(name) || self.synthetic.knows(name) || self.made_up.take()
+    }
+
+    /// A listed name was found without a DNS question: it is known from now on.
+    pub(crate) fn found(&self, name: &HostName) {
+        if self.policy.lists_by_wildcard_alone(name) {
+            // Where there is no address left for it, it goes on counting as made up.
+            let _ = self.synthetic.assign(name, true);
         }
     }
 }
