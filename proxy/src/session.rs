@@ -80,17 +80,20 @@ impl Default for Limits {
     }
 }
 
+/// The most connections that may be half open, whatever the descriptors: each of them may hold a head of 64 KiB.
+const MOST_HALF_OPEN: usize = 4096;
+
 /// Descriptors that are left for everything that is no connection: listeners, events, pipes, lookups.
 const SPARE_DESCRIPTORS: u64 = 200;
 
 impl Limits {
     /// As many connections, of `most` at most, as a process can hold that may open so many descriptors: each takes two. A
-    /// quarter of them may be half open.
+    /// quarter of them may be half open, 4096 at most.
     #[must_use]
     pub fn with_room_for(self, most: usize, descriptors: u64) -> Self {
         let pairs = descriptors.saturating_sub(SPARE_DESCRIPTORS).max(descriptors / 4) / 2;
         let connections = usize::try_from(pairs).unwrap_or(usize::MAX).min(most).max(1);
-        Self { connections, half_open: (connections / 4).max(1), ..self }
+        Self { connections, half_open: (connections / 4).clamp(1, MOST_HALF_OPEN), ..self }
     }
 }
 
@@ -161,6 +164,7 @@ mod tests {
         };
         assert_eq!(limits(4096, 1 << 20), (4096, 1024));
         assert_eq!(limits(usize::MAX, 20_000), (9900, 2475));
+        assert_eq!(limits(usize::MAX, 1 << 20), (524_188, 4096));
         assert_eq!(limits(4096, 256), (32, 8));
         assert_eq!(limits(4096, 0), (1, 1));
     }

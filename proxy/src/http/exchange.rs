@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 use super::answer::Answer;
 use super::body::BodyError;
-use super::head::{HeadError, HeadScan, Lines, MAX_HEAD};
+use super::head::{HeadError, HeadScan, Lines};
 use super::relay::{self, RelayError, Sink, Source};
 use super::request::RequestHead;
 use super::response::ResponseHead;
@@ -36,6 +36,9 @@ use crate::refuse::{Telling, refuse};
 use crate::session::Session;
 use crate::socket::{self, Connection};
 use crate::tunnel::{Open, tunnel};
+
+/// How much of the next request is read while an answer is awaited, to see that the client is still there.
+const READ_AHEAD: usize = 16 * 1024;
 
 /// How many interim responses may precede a final one.
 const MAX_INTERIM: usize = 32;
@@ -177,7 +180,7 @@ fn reset(upstream: Option<Connection>) -> Ending {
 enum Next {
     Head(Bytes),
     Unreadable(HeadError),
-    /// It has half a head, and others need its place.
+    /// It has half a head at most, and others need its place.
     GivenUp,
     /// The client, or the server meanwhile, ended the connection.
     Ended,
@@ -185,7 +188,8 @@ enum Next {
     Reset,
 }
 
-/// Reads the next head. Before its first byte there is no deadline, but the end of the upstream connection.
+/// Reads the next head. Between two requests there is no deadline, but the end of the upstream connection; before the first
+/// one, the client has not said yet what it wants, however many empty lines it sends.
 async fn next_head(client: &mut Connection, upstream: Option<&mut Connection>, session: &Session) -> Next {
     let mut scan = HeadScan::new(Lines::Strict);
     let first = async {
@@ -203,10 +207,17 @@ async fn next_head(client: &mut Connection, upstream: Option<&mut Connection>, s
             }
         }
     };
-    let first = tokio::select! {
-        biased;
-        first = first => first,
-        next = idle_end(upstream) => return next,
+    let first = match upstream {
+        None => match session.while_half_open(timeout(session.limits.silence, first)).await {
+            Some(Ok(first)) => first,
+            Some(Err(_)) => return Next::Ended,
+            None => return Next::GivenUp,
+        },
+        Some(upstream) => tokio::select! {
+            biased;
+            first = first => first,
+            next = idle_end(upstream) => return next,
+        },
     };
     if let Some(next) = first {
         return next;
@@ -233,8 +244,7 @@ async fn next_head(client: &mut Connection, upstream: Option<&mut Connection>, s
 }
 
 /// Waits until the server ends an idle connection, or sends what nobody asked for, which ends it too.
-async fn idle_end(upstream: Option<&mut Connection>) -> Next {
-    let Some(upstream) = upstream else { return pending().await };
+async fn idle_end(upstream: &mut Connection) -> Next {
     match upstream.fill().await {
         Ok(_) => Next::Ended,
         Err(_) => Next::Reset,
@@ -343,7 +353,7 @@ async fn send_request(
     }
     whole.store(true, Ordering::Relaxed);
     // What comes now is the next request, and waits in the buffer.
-    while buffer.len() < MAX_HEAD {
+    while buffer.len() < READ_AHEAD {
         match socket::read(stream, buffer).await {
             Ok(0) => {
                 if buffer.is_empty() {

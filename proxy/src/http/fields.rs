@@ -4,6 +4,10 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::head::{HeadError, MAX_FIELDS};
 
+/// The most elements that `Connection` and `Upgrade` may have, each over all of its fields. Every other field is compared
+/// with each of them.
+const MAX_OPTIONS: usize = 64;
+
 /// The fields in the order in which they came, in their own spelling.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields(Vec<Field>);
@@ -46,21 +50,23 @@ const FIXED: [&str; 3] = ["content-length", "host", "transfer-encoding"];
 
 impl Fields {
     /// Takes over what `httparse` found in `head`.
-    pub(crate) fn new(head: &Bytes, parsed: &[httparse::Header<'_>]) -> Self {
+    pub(crate) fn new(head: &Bytes, parsed: &[httparse::Header<'_>]) -> Result<Self, HeadError> {
         let field = |header: &httparse::Header<'_>| Field {
             name: head.slice_ref(header.name.as_bytes()),
             value: head.slice_ref(header.value),
         };
-        Self(parsed.iter().map(field).collect())
+        let fields = Self(parsed.iter().map(field).collect());
+        match ["connection", "upgrade"].iter().any(|name| fields.list(name).nth(MAX_OPTIONS).is_some()) {
+            true => Err(HeadError::TooLarge),
+            false => Ok(fields),
+        }
     }
 
     /// Parses fields that stand alone, up to and with the empty line: the trailer section of a chunked body.
     pub(crate) fn parse(section: &Bytes) -> Result<Self, HeadError> {
         let mut parsed = [httparse::EMPTY_HEADER; MAX_FIELDS];
         match httparse::parse_headers(section, &mut parsed) {
-            Ok(httparse::Status::Complete((length, fields))) if length == section.len() => {
-                Ok(Self::new(section, fields))
-            }
+            Ok(httparse::Status::Complete((length, fields))) if length == section.len() => Self::new(section, fields),
             Err(httparse::Error::TooManyHeaders) => Err(HeadError::TooLarge),
             _ => Err(HeadError::Malformed("a trailer field is malformed")),
         }

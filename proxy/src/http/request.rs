@@ -63,7 +63,7 @@ impl RequestHead {
             return Err(HeadError::Malformed("the head ends early"));
         };
         let version = Version::new(request.version);
-        let fields = Fields::new(head, request.headers);
+        let fields = Fields::new(head, request.headers)?;
         Ok(Self {
             method: method.to_owned(),
             form: Form::parse(method, &head.slice_ref(target.as_bytes()))?,

@@ -31,7 +31,7 @@ impl ResponseHead {
             return Err(HeadError::Malformed("the head of the response is malformed"));
         };
         let version = Version::new(response.version);
-        let fields = Fields::new(head, response.headers);
+        let fields = Fields::new(head, response.headers)?;
         Ok(Self {
             status,
             framing: framing::of_response(method, status, version, &fields)?,

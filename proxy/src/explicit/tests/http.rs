@@ -260,3 +260,36 @@ async fn half_a_head_makes_room_for_who_speaks() {
     let events = world.events().await;
     assert_eq!(events.iter().filter(|event| event["reason"] == "limit").count(), 1);
 }
+
+#[tokio::test]
+async fn empty_lines_are_no_request_and_make_room_for_who_speaks() {
+    let mut world = listed().limits(|limits| limits.half_open = 1);
+    let mut empty = world.explicit().await;
+    send(&mut empty, "\r\n\r\n").await;
+    let mut other = world.explicit().await;
+    expect_reset(&mut empty).await;
+    send(&mut other, "\r\nGET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n").await;
+    expect_answer(&mut other, "403").await;
+    drop((empty, other));
+    let events = world.events().await;
+    assert!(events.iter().any(|event| event["reason"] == "limit"), "{events:?}");
+}
+
+#[tokio::test]
+async fn empty_lines_are_silence() {
+    let mut world = listed().limits(|limits| limits.silence = std::time::Duration::from_millis(50));
+    let mut empty = world.explicit().await;
+    send(&mut empty, "\r\n").await;
+    expect_end(&mut empty).await;
+    drop(empty);
+    assert_eq!(world.events().await, [0; 0]);
+}
+
+#[tokio::test]
+async fn more_options_than_anybody_has_are_too_large() {
+    for name in ["Connection", "Upgrade"] {
+        let fields = format!("{name}: {}\r\n{name}: a\r\n", ["a"; 64].join(","));
+        let request = format!("GET http://github.com/ HTTP/1.1\r\nHost: github.com\r\n{fields}\r\n");
+        answered(listed(), request, "431", "error", "malformed").await;
+    }
+}
