@@ -171,14 +171,14 @@ impl LineWatch {
     fn step(&mut self, byte: u8) -> Stage {
         match self.stage {
             // Some servers skip white space there too.
-            Stage::Leading if matches!(byte, b'\r' | b'\n' | b' ' | b'\t') => Stage::Leading,
+            Stage::Leading if is_blank(byte) || is_line_end(byte) => Stage::Leading,
             Stage::Leading | Stage::Method if is_token(byte) => {
                 self.method.push(byte);
                 Stage::Method
             }
-            Stage::Method if matches!(byte, b' ' | b'\t') => Stage::Line,
+            Stage::Method if is_blank(byte) => Stage::Line,
             Stage::Line => {
-                if !byte.is_ascii_whitespace() && byte != 0x0b {
+                if !is_blank(byte) && !is_line_end(byte) {
                     self.word.push(byte);
                     return Stage::Line;
                 }
@@ -210,7 +210,8 @@ impl LineWatch {
         }
     }
 
-    fn ends_in_version(&self) -> bool {
+    /// Whether what there is of the line would be a request line, if it ended here.
+    pub fn ends_in_version(&self) -> bool {
         self.stage == Stage::Line && if self.word.length > 0 { self.word.is_version() } else { self.version }
     }
 }
@@ -247,6 +248,16 @@ impl Word<6> {
     fn is_version(&self) -> bool {
         self.length > 5 && self.start[..5].eq_ignore_ascii_case(b"HTTP/") && self.start[5].is_ascii_digit()
     }
+}
+
+/// What some reader takes for white space within a line: that of ASCII, and in a line that is read as Latin-1 what Unicode
+/// counts as such (Python's `split`).
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | 0x0b | 0x0c | 0x1c..=0x1f | 0x85 | 0xa0)
+}
+
+fn is_line_end(byte: u8) -> bool {
+    matches!(byte, b'\r' | b'\n')
 }
 
 /// A character of a token (RFC 9110 §5.6.2).
@@ -303,6 +314,8 @@ mod tests {
             (b" GET / HTTP/1.1\r\n", Http),
             (b"\t \r\nGET / HTTP/1.1\r\n", Http),
             (b"\xffGET / HTTP/1.1\r\n", Other),
+            (b"GET\xa0/\x85HTTP/1.1\x1c\r\n", Http),
+            (b"\x1f\x0bGET\x0c/\x0bHTTP/1.1\r\n", Http),
             (b"\x16", U(Tls)),
             (b"\x16\x03\x01\x02\x00\x01\x00", U(Tls)),
             (b"\x16\x02\x01", Other),

@@ -80,6 +80,8 @@ impl FirstBytesGate {
             moved.fetch_add(held.len() as u64, Ordering::Relaxed);
             held.clear();
             match socket::read(from, held).await {
+                // A server might take the end for the end of the line.
+                Ok(0) if watch.ends_in_version() => return Err(Stopped::Refused(Refusal::new(Reason::Unsupported))),
                 Ok(0) => return Ok(()),
                 Ok(_) => {}
                 Err(_) => return Err(PumpError::Read.into()),

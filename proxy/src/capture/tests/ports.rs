@@ -106,6 +106,39 @@ async fn a_method_without_an_end_is_held_and_refused() {
     one_decision(&world.events().await, "error", "malformed");
 }
 
+/// A server that takes the end for the end of the line has nothing of it: there is no end.
+#[tokio::test]
+async fn a_released_word_that_ends_as_a_request_line_is_not_ended() {
+    for (word, rest) in [("BREW", " http://evil.example/ HTTP/1.1"), ("\r\n", "GET http://evil.example/ HTTP/1.0 ")] {
+        let mut world = World::new(&["github.com:7"]).limits(|limits| limits.word = Duration::from_millis(20));
+        let server = world.server("203.0.113.10:7").await;
+        let mut client = world.connect("github.com:7").await;
+        send(&mut client, word).await;
+        let mut upstream = server.accept().await;
+        expect(&mut upstream, word).await;
+        send(&mut client, rest).await;
+        client.shutdown().await.unwrap();
+        expect(&mut upstream, rest).await;
+        expect_reset(&mut upstream).await;
+        assert_eq!(one_close(&world.events().await, "refused")["reason"], "unsupported");
+    }
+}
+
+#[tokio::test]
+async fn blanks_that_some_server_knows_make_a_request_line() {
+    for blank in [&b"\xa0"[..], b"\x85", b"\x1c", b"\x0b"] {
+        let mut world = World::new(&["github.com:7"]);
+        let server = world.server("203.0.113.10:7").await;
+        let mut client = world.connect("github.com:7").await;
+        let line = [b"GET", blank, b"http://evil.example/", blank, b"HTTP/1.1\r\nHost: evil.example\r\n\r\n"].concat();
+        send(&mut client, line).await;
+        expect_answer(&mut client, "400").await;
+        drop(client);
+        expect_end(&mut server.accept().await).await;
+        one_decision(&world.events().await, "error", "malformed");
+    }
+}
+
 #[tokio::test]
 async fn a_program_that_only_listens_gets_its_half_close_passed_on() {
     let mut world = World::new(&["github.com:13"]);
