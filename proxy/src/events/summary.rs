@@ -112,13 +112,13 @@ impl Sums {
     }
 
     pub fn close(&mut self, close: CloseEvent) {
-        match &close.end {
-            End::Refused(LateRefusal { reason, host, port, hint }) => {
-                self.refused(&Seen { reason: *reason, host, port: *port, hint: hint.as_deref(), near: None });
-            }
-            // Nothing was reached.
-            _ if close.addr.is_none() => {}
-            _ => self.reached(&close),
+        if let End::Refused(LateRefusal { reason, host, port, hint }) = &close.end {
+            self.refused(&Seen { reason: *reason, host, port: *port, hint: hint.as_deref(), near: None });
+        }
+        // What was refused late was reached before, unless nothing had been let through.
+        let untold = matches!(close.end, End::Refused(_)) && close.sent == 0;
+        if close.addr.is_some() && !untold {
+            self.reached(&close);
         }
     }
 

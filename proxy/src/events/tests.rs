@@ -248,17 +248,23 @@ fn what_was_reached_is_summed_by_host_and_is_bounded() {
     events.close(reached("b\n.example", 1, 1, End::Done));
     // Neither of these got anywhere.
     events.close(close(End::Done));
-    let late = LateRefusal { reason: Reason::NotTls, host: "c.example".to_owned(), port: Some(443), hint: None };
-    events.close(reached("c.example", 1, 1, End::Refused(late)));
+    let late = |host: &str| {
+        End::Refused(LateRefusal { reason: Reason::NotTls, host: host.to_owned(), port: Some(443), hint: None })
+    };
+    events.close(reached("c.example", 0, 1, late("c.example")));
+    // This did, and was refused for what came then.
+    events.close(reached("d.example", 7, 0, late("d.example")));
     let host =
         |host: &str, count, sent, received| Reached { host: host.to_owned(), port: Some(443), count, sent, received };
     let summary = events.summary();
-    assert_eq!(summary.reached, [host("a.example", 2, 15, 107), host("b\\u000a.example", 2, 2, u64::MAX)]);
-    assert_eq!((summary.denied, summary.others_reached), (1, 0));
+    let expected =
+        [host("a.example", 2, 15, 107), host("b\\u000a.example", 2, 2, u64::MAX), host("d.example", 1, 7, 0)];
+    assert_eq!(summary.reached, expected);
+    assert_eq!((summary.denied, summary.others_reached), (2, 0));
 
     (0..1000).for_each(|number| events.close(reached(&format!("{number}.example"), 1, 1, End::Done)));
     let summary = events.summary();
-    assert_eq!((summary.reached.len() as u64, summary.others_reached), (MAX_GROUPS as u64, 1002 - MAX_GROUPS as u64));
+    assert_eq!((summary.reached.len() as u64, summary.others_reached), (MAX_GROUPS as u64, 1003 - MAX_GROUPS as u64));
 }
 
 #[test]
