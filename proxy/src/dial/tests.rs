@@ -98,3 +98,41 @@ async fn all_attempts_together_have_a_deadline() {
     assert_eq!(HappyEyeballs.dial(&vetted(&[silent])).await.unwrap_err(), DialError::Timeout);
     assert!(started.elapsed() >= DIAL_DEADLINE);
 }
+
+/// Where there is no place for attempts beside the first.
+static CROWDED: Semaphore = Semaphore::const_new(0);
+
+#[tokio::test]
+async fn where_many_dial_the_oldest_attempt_gives_way() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let there = listener.local_addr().unwrap();
+    let (silent, _full) = silent().await;
+    let dialed = race([silent, silent, there].into(), &CROWDED).await.unwrap();
+    assert_eq!(dialed.address, there);
+}
+
+#[tokio::test]
+async fn the_last_address_is_waited_for_where_many_dial() {
+    let (silent, _full) = silent().await;
+    let waited = timeout(ATTEMPT_DELAY * 4, race([silent, silent].into(), &CROWDED)).await;
+    assert!(waited.is_err(), "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_connection_has_one_attempt_and_those_that_have_places() {
+    static BESIDE: Semaphore = Semaphore::const_new(2);
+    let (silent, _full) = silent().await;
+    let (mut one, mut other) = (Attempts::new(&BESIDE), Attempts::new(&BESIDE));
+    for _ in 0..6 {
+        one.begin(silent);
+        other.begin(silent);
+        tokio::task::yield_now().await;
+    }
+    let running = |attempts: &mut Attempts| {
+        attempts.handles.retain(|(attempt, _)| !attempt.is_finished());
+        attempts.handles.len()
+    };
+    assert_eq!((running(&mut one), running(&mut other)), (2, 2));
+    drop((one, other));
+    assert_eq!(BESIDE.available_permits(), 2);
+}
