@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use netbox_config::HostPort;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -24,6 +25,10 @@ use crate::{capture, dns, explicit, host_port, published, socket};
 /// each failure in a row, up to the second.
 const FIRST_REST: Duration = Duration::from_millis(10);
 const LONGEST_REST: Duration = Duration::from_secs(1);
+
+/// Which part of the connections may come in by published ports: whoever is on this machine can make those, and is not to
+/// keep the sandbox's own programs out.
+const PUBLISHED_PART: usize = 4;
 
 /// The listeners of a sandbox, made inside of it but for the published ones: for each kind one for IPv4 and one for IPv6.
 #[derive(Default)]
@@ -76,7 +81,9 @@ pub async fn serve_until(
     let capture = listeners.capture.into_iter().map(|listener| (Way::Captured, listener));
     let explicit = listeners.explicit.into_iter().map(|listener| (Way::Explicit, listener));
     let host_ports = listeners.host_ports.into_iter().map(|(listener, door)| (Way::HostPort(Arc::new(door)), listener));
-    let published = listeners.published.into_iter().map(|(listener, port)| (Way::Published(Arc::new(port)), listener));
+    let places = Arc::new(Semaphore::new((session.limits.connections / PUBLISHED_PART).max(1)));
+    let published = |port| Way::Published(Arc::new(port), Arc::clone(&places));
+    let published = listeners.published.into_iter().map(|(listener, port)| (published(port), listener));
     let listeners = capture.chain(explicit).chain(host_ports).chain(published);
     let listeners = listeners.map(|(way, listener)| Ok((way, into_tokio(listener)?)));
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
@@ -88,7 +95,7 @@ pub async fn serve_until(
     for (way, listener) in listeners {
         // Where nothing is to be delivered, or nobody listens inside any more, those that still wait are ended with the
         // listener.
-        if !session.limits.delivery.is_zero() && !matches!(way, Way::Published(_)) {
+        if !session.limits.delivery.is_zero() && !matches!(way, Way::Published(..)) {
             accept_the_rest(&session, &way, listener.into_std()?, &mut connections);
         }
     }
@@ -104,7 +111,8 @@ enum Way {
     Captured,
     Explicit,
     HostPort(Arc<HostPort>),
-    Published(Arc<Published>),
+    /// With the places that all of them share.
+    Published(Arc<Published>, Arc<Semaphore>),
 }
 
 fn into_tokio(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
@@ -171,10 +179,16 @@ fn accept(session: &Arc<Session>, way: &Way, stream: TcpStream, connections: &mu
         Way::HostPort(door) => {
             connections.spawn(host_port::handle(Arc::clone(session), stream, door));
         }
-        Way::Published(_) if full => socket::reset(stream),
-        Way::Published(port) => {
-            connections.spawn(published::handle(session, stream, port));
-        }
+        Way::Published(port, places) => match Arc::clone(places).try_acquire_owned() {
+            Ok(place) if !full => {
+                let carried = published::handle(session, stream, port);
+                connections.spawn(async move {
+                    carried.await;
+                    drop(place);
+                });
+            }
+            _ => socket::reset(stream),
+        },
     }
 }
 

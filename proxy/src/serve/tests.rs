@@ -60,6 +60,35 @@ async fn the_explicit_listener_speaks_and_what_is_too_much_is_reset() {
 }
 
 #[tokio::test]
+async fn connections_from_the_host_leave_places_for_the_sandboxs_own() {
+    let world = World::new(&["github.com"]).limits(|limits| limits.connections = 8);
+    let inside = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (explicit, host) = (listen("127.0.0.1:0"), listen("127.0.0.1:0"));
+    let make_socket = |_| {
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        std::os::fd::AsFd::as_fd(&socket).try_clone_to_owned()
+    };
+    let port = netbox_config::Port::new(inside.local_addr().unwrap().port()).unwrap();
+    let published = Published { port, make_socket: Arc::new(make_socket) };
+    let (explicit_address, host_address) = (explicit.local_addr().unwrap(), host.local_addr().unwrap());
+    let listeners = Listeners { explicit: vec![explicit], published: vec![(host, published)], ..Listeners::default() };
+    let serving = tokio::spawn(serve(Arc::clone(&world.session), listeners));
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        held.push(TcpStream::connect(host_address).await.unwrap());
+        soon(inside.accept()).await.unwrap();
+    }
+    for _ in 0..10 {
+        let mut client = TcpStream::connect(host_address).await.unwrap();
+        assert_eq!(soon(client.read(&mut [0])).await.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    }
+    let mut own = TcpStream::connect(explicit_address).await.unwrap();
+    send(&mut own, "CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example\r\n\r\n").await;
+    expect_answer(&mut own, "403").await;
+    serving.abort();
+}
+
+#[tokio::test]
 async fn names_are_answered_while_it_serves() {
     let world = World::new(&["github.com"]);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
