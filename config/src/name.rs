@@ -253,8 +253,8 @@ fn lookalike(text: &str, name: &HostName) -> Option<usize> {
         .find_map(|((start, written), (_, plain))| beyond_ascii(start, written).filter(|_| !plain.starts_with("xn--")));
     let same_count = labels(text).count() == labels(&name.0).count();
     let no_part = |c: char| {
-        let between = to_a_labels(&format!("a{c}a"));
-        !c.is_ascii() && between.is_some_and(|plain| plain == "aa" || plain.contains('.'))
+        let between = || to_a_labels(&format!("a{c}a"));
+        !c.is_ascii() && between().is_some_and(|plain| plain == "aa" || plain.contains('.'))
     };
     let vanished = text.char_indices().find(|(_, c)| no_part(*c)).map(|(at, _)| at);
     vanished.or(folded).or_else(|| beyond_ascii(0, text).filter(|_| !same_count))

@@ -1,6 +1,6 @@
 //! One rule, parsed.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use crate::address::is_mixed;
@@ -86,7 +86,7 @@ impl Rule {
     pub fn parse_deny(text: &str, source: Source) -> Result<Self, RuleError> {
         match parse(text) {
             Ok(Parts { pattern, ports, raw }) => {
-                let reference = RuleRef { text: text.into(), source: source.to_string().into() };
+                let reference = RuleRef { text: text.into(), source: shown(&source) };
                 Ok(Self { reference, source, pattern, ports, raw, warnings: Vec::new() })
             }
             Err(wrong) => Err(RuleError::new(text, wrong).with_source(source)),
@@ -102,7 +102,7 @@ impl Rule {
 
     /// The same rule, written elsewhere.
     pub(crate) fn with_source(&self, source: Source) -> Self {
-        let reference = RuleRef { text: Arc::clone(&self.reference.text), source: source.to_string().into() };
+        let reference = RuleRef { text: Arc::clone(&self.reference.text), source: shown(&source) };
         Self { reference, source, ..self.clone() }
     }
 
@@ -196,6 +196,14 @@ impl fmt::Display for Rule {
             None => Ok(()),
         }
     }
+}
+
+/// A source as it is shown; a file of many rules has as many of them, so it is written into one piece of memory.
+fn shown(source: &Source) -> Arc<str> {
+    let mut text = String::with_capacity(64);
+    // Writing to a string does not fail.
+    let _ = write!(text, "{source}");
+    text.into()
 }
 
 struct Parts {
