@@ -30,7 +30,7 @@ pub const BUILTIN: &[Builtin] = &[
     },
     Builtin {
         name: "bitbucket",
-        about: "Bitbucket Cloud: git over HTTPS and ssh, the API, downloads",
+        about: "Bitbucket Cloud: git over HTTPS and ssh, the API",
         sources: &[
             "https://support.atlassian.com/bitbucket-cloud/docs/configure-ssh-and-two-step-verification/",
             "https://community.atlassian.com/forums/Bitbucket-articles/Upcoming-change-to-Bitbucket-Cloud-SSH-access-move-from/ba-p/3234032",
@@ -43,7 +43,6 @@ pub const BUILTIN: &[Builtin] = &[
             "ssh.bitbucket.org:22",
             "tcp://altssh.bitbucket.org:443",
             "api.bitbucket.org:443",
-            "bbuseruploads.s3.amazonaws.com:443",
         ],
     },
     Builtin {
@@ -102,34 +101,6 @@ pub const BUILTIN: &[Builtin] = &[
         sources: &["https://docs.gitlab.com/user/gitlab_com/"],
         checked: "2026-12-01",
         rules: &["gitlab.com", "gitlab.com:22", "tcp://altssh.gitlab.com:443"],
-    },
-    Builtin {
-        name: "mistral",
-        about: "the Mistral API",
-        sources: &["https://docs.mistral.ai/api/"],
-        checked: "2026-12-01",
-        rules: &["api.mistral.ai:443", "codestral.mistral.ai:443"],
-    },
-    Builtin {
-        name: "ocsp",
-        about: "whether a certificate was revoked: the lists and responders of widespread authorities",
-        sources: &["https://docs.github.com/en/copilot/reference/copilot-allowlist-reference"],
-        checked: "2026-12-01",
-        rules: &[
-            "crl3.digicert.com:80",
-            "crl4.digicert.com:80",
-            "ocsp.digicert.com:80",
-            "crl.globalsign.com:80",
-            "ocsp.globalsign.com:80",
-            "crl.identrust.com:80",
-            "ocsp.identrust.com:80",
-            "crl.sectigo.com:80",
-            "ocsp.sectigo.com:80",
-            "crls.ssl.com:80",
-            "ocsp.ssl.com:80",
-            "crl.usertrust.com:80",
-            "ocsp.usertrust.com:80",
-        ],
     },
     Builtin {
         name: "openai",
