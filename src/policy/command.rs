@@ -68,9 +68,10 @@ fn accept(arguments: &TrustArguments) -> Result<(), Failed> {
     let profiles = files.parsed.iter().flat_map(PolicyFile::profiles).map(Some);
     for profile in profiles.chain([None]) {
         let stack = stack.clone().with_profile(profile);
-        for one in load::expand(&stack, Some(&place)).map_err(wrong)? {
-            if expanded.iter().all(|known| known.preset != one.preset) {
-                expanded.push(one);
+        for one in load::expand(&stack, Some(&place), true).map_err(wrong)? {
+            match expanded.iter_mut().find(|known| known.preset == one.preset) {
+                Some(known) => known.is_projects |= one.is_projects,
+                None => expanded.push(one),
             }
         }
         load::compile(&stack, &expanded).map_err(wrong)?;

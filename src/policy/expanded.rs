@@ -1,4 +1,4 @@
-//! What derived presets came to, and which of it a file of the project wrote.
+//! What derived presets came to, and which of it counts only once it is trusted.
 
 use std::collections::BTreeSet;
 
@@ -13,6 +13,9 @@ pub struct Expanded {
     pub preset: String,
     /// Its rules, or why there are none.
     pub outcome: Result<Vec<DerivedRule>, String>,
+    /// Whether the project's policy file names it and no file outside it does. Then trust in that file covers all that it
+    /// comes to, also what the user's own configuration says: a command may have written there.
+    pub is_projects: bool,
     /// What it does not stand for although a tool is configured with it, and why, in words.
     pub notes: Vec<String>,
 }
@@ -28,35 +31,39 @@ pub struct DerivedRule {
     pub of_project: bool,
 }
 
-/// What a policy is compiled with: all of it but those rules of the project's that `keep` does not take.
+/// What a policy is compiled with: all of it but those rules in need of trust that `keep` does not take.
 pub fn expansions(expanded: &[Expanded], keep: impl Fn(&Derived) -> bool) -> Expansions {
     let mut expansions = Expansions::default();
-    for Expanded { preset, outcome, .. } in expanded {
-        match outcome {
-            Err(why) => expansions.insert_failure(preset, why.clone()),
+    for one in expanded {
+        match &one.outcome {
+            Err(why) => expansions.insert_failure(&one.preset, why.clone()),
             Ok(rules) => {
-                let kept = rules.iter().filter(|rule| !rule.of_project || keep(&rule.of(preset)));
-                expansions.insert(preset, kept.map(|rule| (rule.rule.clone(), rule.source.clone())).collect());
+                let kept = rules.iter().filter(|rule| !one.needs_trust(rule) || keep(&one.derived(rule)));
+                expansions.insert(&one.preset, kept.map(|rule| (rule.rule.clone(), rule.source.clone())).collect());
             }
         }
     }
     expansions
 }
 
-/// The rules that a file of the project wrote.
-pub fn of_project(expanded: &[Expanded]) -> BTreeSet<Derived> {
-    let rules = expanded.iter().flat_map(|Expanded { preset, outcome, .. }| {
-        outcome.iter().flatten().filter(|rule| rule.of_project).map(|rule| rule.of(preset))
-    });
-    rules.collect()
+/// The rules that count only once they are trusted.
+pub fn in_need_of_trust(expanded: &[Expanded]) -> BTreeSet<Derived> {
+    let of = |one: &Expanded, rule: &DerivedRule| one.needs_trust(rule).then(|| one.derived(rule));
+    expanded.iter().flat_map(|one| one.outcome.iter().flatten().filter_map(move |rule| of(one, rule))).collect()
 }
 
-/// Those rules of the project's files that `wanted` takes, with where each is from.
+/// The rules that files of the project wrote: the same on every machine.
+pub fn of_project(expanded: &[Expanded]) -> BTreeSet<Derived> {
+    let of = |one: &Expanded, rule: &DerivedRule| rule.of_project.then(|| one.derived(rule));
+    expanded.iter().flat_map(|one| one.outcome.iter().flatten().filter_map(move |rule| of(one, rule))).collect()
+}
+
+/// Those rules in need of trust that `wanted` takes, with where each is from.
 pub fn sources(expanded: &[Expanded], wanted: impl Fn(&Derived) -> bool) -> Vec<(Derived, String)> {
     let mut found = Vec::new();
-    for Expanded { preset, outcome, .. } in expanded {
-        for rule in outcome.iter().flatten().filter(|rule| rule.of_project) {
-            let derived = rule.of(preset);
+    for one in expanded {
+        for rule in one.outcome.iter().flatten().filter(|rule| one.needs_trust(rule)) {
+            let derived = one.derived(rule);
             if wanted(&derived) {
                 found.push((derived, rule.source.to_string()));
             }
@@ -65,8 +72,12 @@ pub fn sources(expanded: &[Expanded], wanted: impl Fn(&Derived) -> bool) -> Vec<
     found
 }
 
-impl DerivedRule {
-    fn of(&self, preset: &str) -> Derived {
-        Derived { preset: preset.to_owned(), rule: self.rule.clone() }
+impl Expanded {
+    fn needs_trust(&self, rule: &DerivedRule) -> bool {
+        rule.of_project || self.is_projects
+    }
+
+    fn derived(&self, rule: &DerivedRule) -> Derived {
+        Derived { preset: self.preset.clone(), rule: rule.rule.clone() }
     }
 }

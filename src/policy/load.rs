@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use netbox_config::{Compiled, FileErrors, Layer, PolicyFile, Source, Stack};
+use netbox_config::{Compiled, DerivedUse, FileErrors, Layer, PolicyFile, Source, Stack};
 
 use super::ask::Terminal;
 use super::derived;
@@ -64,7 +64,8 @@ pub fn load(arguments: &PolicyArguments, pinned: Option<&str>, asking: Asking) -
 
     let stack = files.parsed.iter().fold(Stack::new(&command_line), Stack::with_file).with_profile(profile.as_deref());
     let of_project = (asking != Asking::NoProject).then_some(&place);
-    let mut expanded = if arguments.without_derived { nothing(&stack)? } else { expand(&stack, of_project)? };
+    let mut expanded =
+        if arguments.without_derived { nothing(&stack)? } else { expand(&stack, of_project, files.project.is_some())? };
     let mut compiled = compile(&stack, &expanded)?;
     let project = files.project.as_ref();
     let candidate = Candidate { stack: &stack, expanded: &expanded, place: &place, text: project, searched, pinned };
@@ -101,18 +102,19 @@ fn judge(candidate: &Candidate<'_>, asking: Asking) -> Result<Option<Standing>, 
     Ok(candidate.text.map(|_| Standing::Trusted))
 }
 
-/// What the stack's derived presets come to in this place, or where no project counts.
+/// What the stack's derived presets come to in this place, or where no project counts. Whether the file in the project's
+/// layer is one that was found, and so has to be trusted, is said.
 ///
 /// # Errors
 /// A name that nothing defines, or the like.
-pub fn expand(stack: &Stack<'_>, place: Option<&Place>) -> Result<Vec<Expanded>, Refused> {
-    let mut expanded: Vec<Expanded> = Vec::new();
-    for used in stack.derived().map_err(of_files)? {
-        if expanded.iter().all(|known| *known.preset != *used.name) {
-            expanded.push(derived::expand(&used.name, place));
-        }
-    }
-    Ok(expanded)
+pub fn expand(stack: &Stack<'_>, place: Option<&Place>, found: bool) -> Result<Vec<Expanded>, Refused> {
+    // Each comes once, with the outermost layer that names it.
+    let uses = stack.derived().map_err(of_files)?;
+    let expand = |used: DerivedUse| {
+        let is_projects = found && used.layer == Layer::Project;
+        Expanded { is_projects, ..derived::expand(&used.name, place) }
+    };
+    Ok(uses.into_iter().map(expand).collect())
 }
 
 /// Lets them come to nothing.
@@ -120,7 +122,12 @@ fn nothing(stack: &Stack<'_>) -> Result<Vec<Expanded>, Refused> {
     let uses = stack.derived().map_err(of_files)?;
     Ok(uses
         .into_iter()
-        .map(|used| Expanded { preset: used.name.to_string(), outcome: Ok(Vec::new()), notes: Vec::new() })
+        .map(|used| Expanded {
+            preset: used.name.to_string(),
+            outcome: Ok(Vec::new()),
+            is_projects: false,
+            notes: Vec::new(),
+        })
         .collect())
 }
 

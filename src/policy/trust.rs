@@ -1,7 +1,7 @@
 //! Does what the project's files say count?
 //!
 //! It does where a person accepted it before: these bytes, at this place, and these hosts from the files that derived
-//! presets read. Two things need nobody's word: a file whose bytes are pinned on the command line, and one that is proved
+//! presets read: all that the presets of the project's policy file come to, and of others what files of the project say. Two things need nobody's word: a file whose bytes are pinned on the command line, and one that is proved
 //! to allow nothing more than what holds without it. What was trusted and has gone, or has another file in front of it, is
 //! a change as well, since it may have denied something: it is let go only where that is proved to allow nothing more.
 //!
@@ -63,10 +63,11 @@ impl Candidate<'_> {
     /// What would be trusted.
     pub fn record(&self) -> Result<Record, Refused> {
         let content = self.text.map(Text::content).transpose()?;
-        Ok(Record { place: self.directory(), content, derived: expanded::of_project(self.expanded) })
+        Ok(Record { place: self.directory(), content, derived: expanded::in_need_of_trust(self.expanded) })
     }
 
-    /// The digest of all that would be trusted: that of the file alone, unless derived presets add something.
+    /// The digest of what the project says: that of the file alone, unless derived presets read other files of it. What the
+    /// machine is configured with is not in it, since another one may be configured otherwise.
     pub fn digest(&self) -> Option<String> {
         let text = self.text?;
         let derived = expanded::of_project(self.expanded);
@@ -98,7 +99,7 @@ pub fn judge(candidate: &Candidate<'_>, store: &Store) -> Result<Verdict, Refuse
     let record = store.record(&directory)?;
     let before = record.as_ref().and_then(|record| record.content.as_deref());
     let known_derived = record.as_ref().map(|record| record.derived.clone()).unwrap_or_default();
-    let derived = expanded::of_project(candidate.expanded);
+    let derived = expanded::in_need_of_trust(candidate.expanded);
     let is_known = match (candidate.text, before) {
         (Some(text), Some(before)) => text.bytes == before.as_bytes(),
         (Some(_), None) => false,
@@ -130,8 +131,13 @@ pub fn judge(candidate: &Candidate<'_>, store: &Store) -> Result<Verdict, Refuse
         (_, Some(with_displaced)) => with_displaced,
         _ => None,
     };
+    let mut record = candidate.record()?;
+    if is_known {
+        // Another profile may need these.
+        record.derived.extend(known_derived.iter().cloned());
+    }
     Ok(Verdict::Asks(Box::new(Change {
-        record: candidate.record()?,
+        record,
         digest: candidate.digest(),
         before: before.filter(|_| is_changed).map(str::to_owned),
         is_known,

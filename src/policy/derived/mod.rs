@@ -41,7 +41,7 @@ pub fn expand(preset: &str, place: Option<&Place>) -> Expanded {
         None => Ok(gathered),
     });
     let notes = gathered.as_ref().map_or_else(|_| Vec::new(), |gathered| gathered.notes(preset));
-    Expanded { preset: preset.to_owned(), outcome: gathered.and_then(Gathered::into_rules), notes }
+    Expanded { preset: preset.to_owned(), outcome: gathered.and_then(Gathered::into_rules), is_projects: false, notes }
 }
 
 /// Adds where the downloads of a preset's index lie, if an index of the user's own is asked that has not been before.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::outcome::Outcome;
 use crate::programs::{CURL, curl};
 use crate::run::Run;
+use crate::terminal::Terminal;
 use crate::tests;
 use crate::world::World;
 
@@ -22,6 +23,7 @@ tests![
     a_file_of_the_project_counts_once_it_is_trusted needs [CURL],
     a_command_that_edits_the_projects_files_gains_nothing needs [CURL],
     a_command_that_edits_the_files_of_a_trusted_policy_gains_nothing needs [CURL],
+    what_was_accepted_for_one_profile_stays_accepted_beside_another needs [],
     a_service_is_for_no_project needs [],
     a_file_that_is_none_is_an_error_at_once needs [],
     no_password_of_a_url_is_shown needs [],
@@ -288,16 +290,41 @@ fn a_command_that_edits_the_files_of_a_trusted_policy_gains_nothing(world: &Worl
     let ran = user.project.join("ran");
     user.words(&["run", "--", "touch", "ran"]).exits_with(125);
     user.words(&["trust"]).exits_with(0).says("@npm stands for").says("@git stands for");
-    for (file, edit) in [
-        (".npmrc", "@x:registry=http://derived-more.example.com/"),
-        (".git/config", "[remote \"x\"] url = ssh://git@derived-more.example.com/x"),
+    // The last is the user's own: it counts as such beside `--allow`, and here it says what a trusted file stands for.
+    for (file, edit, host) in [
+        (".npmrc", "@x:registry=http://derived-more.example.com/", "derived-more"),
+        (".git/config", "[remote \"x\"] url = ssh://git@derived-more.example.com/x", "derived-more"),
+        ("../../.npmrc", "@y:registry=http://derived-mine.example.com/", "derived-mine"),
     ] {
         let script = format!("curl -sf {good_url} && echo '{edit}' >> {file}");
         user.netbox(&[], &["sh", "-c", &script]).exits_with(0).says("hello derived-policy");
-        assert_asks(&user.words(&["run", "--", "touch", "ran"]), "derived-more.example.com", &ran);
+        assert_asks(&user.words(&["run", "--", "touch", "ran"]), &format!("{host}.example.com"), &ran);
         user.words(&["trust"]).exits_with(0);
     }
     user.netbox(&[], &["touch", "ran"]).exits_with(0);
+}
+
+fn what_was_accepted_for_one_profile_stays_accepted_beside_another(world: &World) {
+    let user = User::new(world);
+    let profiles = "[profile.a]\nallow = [\"@git\"]\n[profile.b]\nallow = [\"@lockfile\"]\n";
+    user.write("src/project/netbox.toml", profiles);
+    user.write("src/project/.git/config", "[remote \"o\"]\nurl = https://profile-git.example.com/x\n");
+    user.write("src/project/yarn.lock", "  resolved \"https://profile-lock.example.com/x.tgz\"\n");
+    for (profile, host) in [("a", "profile-git"), ("b", "profile-lock")] {
+        let terminal = Terminal::new();
+        let flags = ["--profile", profile];
+        let run = user.in_project(world.netbox(&flags)).on(&terminal).start(&["true"]);
+        let shown = terminal.shows("[y/N] ");
+        assert!(shown.contains(&format!("{host}.example.com:443")), "`{shown}`");
+        terminal.enter_line("y");
+        run.finish().exits_with(0);
+    }
+    for profile in ["a", "b", "a"] {
+        user.netbox(&["--profile", profile], &["true"]).exits_with(0);
+    }
+    user.write("src/project/yarn.lock", "  resolved \"https://profile-new.example.com/x.tgz\"\n");
+    user.netbox(&["--profile", "a"], &["true"]).exits_with(0);
+    user.words(&["run", "--profile", "b", "--", "true"]).exits_with(125).complains("profile-new.example.com:443");
 }
 
 fn a_service_is_for_no_project(world: &World) {
