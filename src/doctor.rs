@@ -124,7 +124,7 @@ fn trial(protected: Vec<Protected>) -> Result<Stood, Failure> {
         host_ports: Vec::new(),
     };
     let (mut sandbox, listeners): (_, Listeners) = Embryo::conceive(&spec)?.deliver()?;
-    sandbox.start(Box::new(|_, _| Ok(())))?;
+    sandbox.start(Box::new(|_, _| Ok(None)))?;
     let walls = sandbox.walls().to_vec();
     let outcome = sandbox.outcome();
     drop(listeners);

@@ -4,6 +4,7 @@
 
 mod check;
 mod cli;
+mod connects;
 mod dependencies;
 mod devices;
 mod doctor;

@@ -18,6 +18,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
+use crate::connects;
 use crate::ports::Ports;
 use crate::published::{self, Door};
 use crate::signals::Signals;
@@ -74,6 +75,7 @@ async fn join(
     let facts = Facts::new(own);
     let mut session = Session::new(Arc::new(names(policy)), events, facts);
     session.limits = session.limits.with_room_for(session.limits.connections, netbox_launcher::descriptor_limit());
+    session.callers = connects::callers(&session.events);
     let session = Arc::new(session);
     let log = listeners.log.map(watch).transpose()?;
     let host_port = |listener: TcpListener| {
@@ -94,9 +96,7 @@ async fn join(
         let _ = departure.await;
     };
     let mut proxy = pin!(serve_until(Arc::clone(&session), entrances, departure));
-    let judge = Arc::clone(&session);
-    let judge = move |destination, _process| if judge.may_connect(destination) { Ok(()) } else { Err(libc::EACCES) };
-    sandbox.start(Box::new(judge)).map_err(io::Error::other)?;
+    sandbox.start(connects::judge(&session)).map_err(io::Error::other)?;
     let report = watch(sandbox.as_fd().try_clone_to_owned()?)?;
     let mut patience = pin!(run_out(timeout));
     let mut timed_out = false;

@@ -47,7 +47,7 @@ pub use mount_table::{ServedMount, served_mounts};
 pub use network::{EXPLICIT_PORT, Listeners, MAX_HOST_PORTS, OWN_PORTS, read_refused};
 pub use protection::{Protected, Replaced};
 pub use sandbox::{Embryo, Outcome, Sandbox};
-pub use supervisor::{AllowedSocket, Judge};
+pub use supervisor::{AllowedSocket, Caller, Identity, Judge, Made};
 
 /// Makes this process look names up exactly as they are written, without the host's search list.
 ///

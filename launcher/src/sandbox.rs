@@ -4,6 +4,7 @@
 //! may prepare the proxy. [`Embryo::deliver`] waits for the listeners, [`Sandbox::start`] gives the word, and
 //! [`Sandbox::outcome`] tells how it ended. A sandbox that is dropped is killed.
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
@@ -118,6 +119,7 @@ impl Embryo {
                     protected: self.protected,
                     watch: None,
                     inside,
+                    doors: listeners.doors(),
                     supervision: None,
                     relays,
                     walls,
@@ -160,6 +162,8 @@ pub struct Sandbox {
     watch: Option<Watch>,
     /// A socket of the sandbox's network.
     inside: OwnedFd,
+    /// Where netbox listens on the loopback inside.
+    doors: Vec<SocketAddr>,
     /// From the start on.
     supervision: Option<Supervision>,
     relays: Option<Relays>,
@@ -194,7 +198,8 @@ impl Sandbox {
         let pid = self.init.0.ok_or_else(twice)?;
         let handle = sys::process::open(pid).at(Step::Protection, "pidfd_open")?;
         self.watch = Some(Watch::start(&std::mem::take(&mut self.protected), handle)?);
-        self.supervision = Some(Supervision::start(channel, self.inside.as_fd(), allowed, judge)?);
+        self.supervision =
+            Some(Supervision::start(channel, self.inside.as_fd(), allowed, judge, std::mem::take(&mut self.doors))?);
         self.channel.order(Order::Go).at(Step::Fork, "the channel to pid 1")
     }
 

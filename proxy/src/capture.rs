@@ -14,6 +14,8 @@ use std::time::Instant;
 use netbox_config::{Decision, Host, Port, Reason, Refusal, Target, Via};
 use tokio::net::TcpStream;
 
+use crate::callers::Origin;
+use crate::events::Process;
 use crate::judged::{ANSWERED_PORTS, Judged};
 use crate::pipeline;
 use crate::record::Record;
@@ -29,15 +31,17 @@ pub(crate) fn handle(
 ) -> impl Future<Output = ()> + Send {
     let since = Instant::now();
     socket::no_delay(&stream);
+    let origin = Origin::of(&session.callers, &stream, original);
     let judged = Port::new(original.port()).map(|port| {
         // A connection that nobody redirected was made to the listener itself.
         let direct = stream.local_addr().is_ok_and(|local| local == original);
         let (target, decision) = identify(&session, original.ip(), port, direct);
-        let record = Record::of(&session.events, &target, &decision, since);
+        let record = Record::of(&session.events, &origin, &target, &decision, since);
         (target, decision, record)
     });
     let mut client = Connection::new(stream);
     client.undelivered = Some(session.deliveries.begin());
+    client.origin = origin;
     async move {
         let Some((target, decision, record)) = judged else { return socket::reset(client.stream) };
         Judged::new(session, client, target, record).follow(decision).await;
@@ -49,7 +53,7 @@ pub(crate) fn handle(
 ///
 /// What would be answered in its own protocol is let through, to be refused when it arrives. What is permitted is
 /// judged again then.
-pub(crate) fn may_be_made(session: &Session, destination: SocketAddr) -> bool {
+pub(crate) fn may_be_made(session: &Session, destination: SocketAddr, who: impl FnOnce() -> Option<Process>) -> bool {
     let Some(port) = Port::new(destination.port()) else { return true };
     if ANSWERED_PORTS.contains(&port.get()) {
         return true;
@@ -58,7 +62,8 @@ pub(crate) fn may_be_made(session: &Session, destination: SocketAddr) -> bool {
     match decision {
         Decision::Allow(_) => true,
         Decision::Refuse(refusal) => {
-            Record::refused(&session.events, &target, &refusal, Instant::now()).refuse(&refusal);
+            let origin = Origin::known(session.events.are_written().then(who).flatten());
+            Record::refused(&session.events, &origin, &target, &refusal, Instant::now()).refuse(&refusal);
             false
         }
     }
@@ -68,8 +73,8 @@ pub(crate) fn may_be_made(session: &Session, destination: SocketAddr) -> bool {
 pub(crate) fn refuse_over_limit(session: &Session, stream: TcpStream, original: SocketAddr) {
     if let Some(port) = Port::new(original.port()) {
         let (target, _) = identify(session, original.ip(), port, false);
-        let refusal = Refusal::new(Reason::Limit);
-        Record::refused(&session.events, &target, &refusal, Instant::now()).refuse(&refusal);
+        let (refusal, origin) = (Refusal::new(Reason::Limit), Origin::of(&session.callers, &stream, original));
+        Record::refused(&session.events, &origin, &target, &refusal, Instant::now()).refuse(&refusal);
     }
     socket::reset(stream);
 }

@@ -24,6 +24,7 @@ use netbox_config::{Reason, Via};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::callers::Origin;
 use crate::events::DecisionEvent;
 use crate::first_bytes::is_token;
 use crate::session::Session;
@@ -42,6 +43,7 @@ pub(crate) fn handle(session: Arc<Session>, stream: TcpStream) -> impl Future<Ou
     }
     let mut client = Connection::new(stream);
     client.undelivered = Some(session.deliveries.begin());
+    client.origin = Origin::at_listener(&session.callers, &client.stream);
     async move {
         match session.while_half_open(timeout(session.limits.silence, client.fill())).await {
             Some(Ok(Ok(1..))) => {}
@@ -54,7 +56,13 @@ pub(crate) fn handle(session: Arc<Session>, stream: TcpStream) -> impl Future<Ou
             Some(&byte) if is_token(byte) || byte == b'\r' => requests::serve(session, client).await,
             first => {
                 let foreign = matches!(first, Some(&(SOCKS4 | TLS)));
-                refused(&session, Via::Http, b"", if foreign { Reason::Unsupported } else { Reason::Malformed });
+                refused(
+                    &session,
+                    &client.origin,
+                    Via::Http,
+                    b"",
+                    if foreign { Reason::Unsupported } else { Reason::Malformed },
+                );
                 socket::reset(client.stream);
             }
         }
@@ -67,14 +75,15 @@ const TLS: u8 = 22;
 
 /// Refuses a connection that there is no room for.
 pub(crate) fn refuse_over_limit(session: &Session, stream: TcpStream) {
-    refused(session, Via::Http, b"", Reason::Limit);
+    refused(session, &Origin::at_listener(&session.callers, &stream), Via::Http, b"", Reason::Limit);
     socket::reset(stream);
 }
 
 /// Tells of what was refused before there was a target. `text` is what stands where it should.
-fn refused(session: &Session, via: Via, text: &[u8], reason: Reason) {
+fn refused(session: &Session, origin: &Origin, via: Via, text: &[u8], reason: Reason) {
     let text = String::from_utf8_lossy(&text[..text.len().min(MAX_EXCERPT)]).into_owned();
-    session.events.decision(DecisionEvent::new(session.events.next_id(), text, None, via, reason));
+    let event = DecisionEvent::new(session.events.next_id(), text, None, via, reason);
+    session.events.decision_of(event, || origin.process());
 }
 
 #[cfg(test)]

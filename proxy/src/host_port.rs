@@ -10,6 +10,7 @@ use std::time::Instant;
 use netbox_config::{HostPort, Reason, Refusal};
 use tokio::net::TcpStream;
 
+use crate::callers::Origin;
 use crate::judged::Judged;
 use crate::record::Record;
 use crate::session::Session;
@@ -25,16 +26,18 @@ pub(crate) fn handle(
     socket::no_delay(&stream);
     let decision = session.policy().decide_host_port(door, &session.facts.current());
     let target = door.target();
-    let record = Record::of(&session.events, &target, &decision, Instant::now());
+    let origin = Origin::at_listener(&session.callers, &stream);
+    let record = Record::of(&session.events, &origin, &target, &decision, Instant::now());
     let mut client = Connection::new(stream);
     client.undelivered = Some(session.deliveries.begin());
+    client.origin = origin;
     Judged::new(session, client, target, record).follow(decision)
 }
 
 /// Refuses a connection that there is no room for.
 pub(crate) fn refuse_over_limit(session: &Session, stream: TcpStream, door: &HostPort) {
-    let refusal = Refusal::new(Reason::Limit);
-    Record::refused(&session.events, &door.target(), &refusal, Instant::now()).refuse(&refusal);
+    let (refusal, origin) = (Refusal::new(Reason::Limit), Origin::at_listener(&session.callers, &stream));
+    Record::refused(&session.events, &origin, &door.target(), &refusal, Instant::now()).refuse(&refusal);
     socket::reset(stream);
 }
 

@@ -7,6 +7,7 @@ use std::time::Instant;
 use netbox_config::{Permit, Reason, Refusal, Target};
 
 use crate::agreement;
+use crate::callers::Origin;
 use crate::http::answer::Answer;
 use crate::http::exchange::Door;
 use crate::http::head::HeadError;
@@ -25,6 +26,7 @@ pub(crate) struct JudgedHttp {
     would: Option<Reason>,
     /// The connection's record, which becomes that of its first request.
     record: Option<Record>,
+    origin: Origin,
     /// Where the upstream connection leads.
     address: Option<SocketAddr>,
 }
@@ -37,7 +39,8 @@ impl JudgedHttp {
         record: Record,
         address: Option<SocketAddr>,
     ) -> Self {
-        Self { session, permit, would, record: Some(record), address }
+        let origin = record.origin().clone();
+        Self { session, permit, would, record: Some(record), origin, address }
     }
 
     fn target(&self) -> &Target {
@@ -45,7 +48,7 @@ impl JudgedHttp {
     }
 
     fn record(&mut self) -> Record {
-        let next = || Record::permitted(&self.session.events, &self.permit, Instant::now());
+        let next = || Record::permitted(&self.session.events, &self.origin, &self.permit, Instant::now());
         self.record.take().unwrap_or_else(next)
     }
 

@@ -19,6 +19,7 @@
 
 mod agreement;
 mod budget;
+pub mod callers;
 mod capture;
 mod client_hello;
 mod delivery;

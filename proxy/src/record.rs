@@ -10,12 +10,14 @@ use std::time::Instant;
 
 use netbox_config::{Decision, Permit, Port, Reason, Refusal, Target};
 
+use crate::callers::Origin;
 use crate::events::{CloseEvent, DecisionEvent, End, Events, LateRefusal, Verdict};
 use crate::tunnel::{Counts, TunnelEnd};
 
 /// One connection or request, for the events.
 pub(crate) struct Record {
     events: Events,
+    origin: Origin,
     event: DecisionEvent,
     target: Target,
     since: Instant,
@@ -28,16 +30,16 @@ pub(crate) struct Record {
 
 impl Record {
     /// A record of what was decided.
-    pub(crate) fn of(events: &Events, target: &Target, decision: &Decision, since: Instant) -> Self {
+    pub(crate) fn of(events: &Events, origin: &Origin, target: &Target, decision: &Decision, since: Instant) -> Self {
         match decision {
-            Decision::Allow(permit) => Self::permitted(events, permit, since),
-            Decision::Refuse(refusal) => Self::refused(events, target, refusal, since),
+            Decision::Allow(permit) => Self::permitted(events, origin, permit, since),
+            Decision::Refuse(refusal) => Self::refused(events, origin, target, refusal, since),
         }
     }
 
     /// A record of what is permitted.
-    pub(crate) fn permitted(events: &Events, permit: &Permit, since: Instant) -> Self {
-        let mut record = Self::new(events, permit.target(), permit.reason(), since);
+    pub(crate) fn permitted(events: &Events, origin: &Origin, permit: &Permit, since: Instant) -> Self {
+        let mut record = Self::new(events, origin, permit.target(), permit.reason(), since);
         record.event.rule = permit.rule();
         record.event.would = permit.would();
         record.event.hint = permit.would().and_then(|would| Refusal::new(would).hint(permit.target()));
@@ -45,16 +47,23 @@ impl Record {
     }
 
     /// A record of what is refused. The event is still to come: what the first bytes say belongs to it.
-    pub(crate) fn refused(events: &Events, target: &Target, refusal: &Refusal, since: Instant) -> Self {
-        let mut record = Self::new(events, target, refusal.reason(), since);
+    pub(crate) fn refused(
+        events: &Events,
+        origin: &Origin,
+        target: &Target,
+        refusal: &Refusal,
+        since: Instant,
+    ) -> Self {
+        let mut record = Self::new(events, origin, target, refusal.reason(), since);
         record.will_refuse(refusal);
         record
     }
 
-    fn new(events: &Events, target: &Target, reason: Reason, since: Instant) -> Self {
+    fn new(events: &Events, origin: &Origin, target: &Target, reason: Reason, since: Instant) -> Self {
         let (host, port) = (target.host().to_string(), Some(target.port().get()));
         Self {
             events: events.clone(),
+            origin: origin.clone(),
             event: DecisionEvent::new(events.next_id(), host, port, target.via(), reason),
             target: target.clone(),
             since,
@@ -64,6 +73,11 @@ impl Record {
             end: End::Reset,
             counts: Counts::default(),
         }
+    }
+
+    /// Who is behind the connection.
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.origin
     }
 
     /// The TLS server name that was seen.
@@ -157,7 +171,7 @@ impl Record {
     fn decide(&mut self) {
         if !self.decided {
             self.decided = true;
-            self.events.decision(self.event.clone());
+            self.events.decision_of(self.event.clone(), || self.origin.process());
         }
     }
 }

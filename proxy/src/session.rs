@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use netbox_config::{Host, Policy, Reason, Via};
 
+use crate::callers::Callers;
 use crate::capture;
 use crate::delivery::Deliveries;
 use crate::dial::{Dialer, HappyEyeballs};
 use crate::dns::Names;
-use crate::events::{DecisionEvent, Events};
+use crate::events::{DecisionEvent, Events, Process};
 use crate::facts::Facts;
 use crate::half_open::HalfOpen;
 
@@ -30,6 +31,8 @@ pub struct Session {
     pub dialer: Arc<dyn Dialer>,
     /// Deadlines and bounds.
     pub limits: Limits,
+    /// Who opened the connections that are still to be judged.
+    pub callers: Callers,
     /// What must be delivered before the session may end.
     pub(crate) deliveries: Deliveries,
     /// Who has not said yet what it wants.
@@ -98,7 +101,8 @@ impl Limits {
 }
 
 impl Session {
-    /// A sandbox that dials from this host, with the default limits. Both are there to be set.
+    /// A sandbox that dials from this host, with the default limits, and does not care who connects. All of that is
+    /// there to be set.
     #[must_use]
     pub fn new(names: Arc<Names>, events: Events, facts: Facts) -> Self {
         Self {
@@ -107,6 +111,7 @@ impl Session {
             facts,
             dialer: Arc::new(HappyEyeballs),
             limits: Limits::default(),
+            callers: Callers::default(),
             deliveries: Deliveries::default(),
             half_open: HalfOpen::default(),
             udp: Mutex::default(),
@@ -121,12 +126,12 @@ impl Session {
 
     /// Whether a program of the sandbox may connect to `destination` by TCP, asked before it does. A refusal is told here,
     /// once; the program is to see EACCES. Connects to ports 80, 443, 8080 and 8443 may always be made: they are
-    /// answered in their own protocol.
+    /// answered in their own protocol. `who` is asked who connects, if it is told anywhere.
     ///
     /// Fast, and from any thread.
     #[must_use]
-    pub fn may_connect(&self, destination: SocketAddr) -> bool {
-        capture::may_be_made(self, destination)
+    pub fn may_connect(&self, destination: SocketAddr, who: impl FnOnce() -> Option<Process>) -> bool {
+        capture::may_be_made(self, destination, who)
     }
 
     /// Waits for what a connection says, which takes a place among those that have not spoken. `None`: it was given up.

@@ -10,6 +10,7 @@ use bytes::BytesMut;
 use nix::sys::socket::{Shutdown, setsockopt, shutdown, sockopt};
 use tokio::net::TcpStream;
 
+use crate::callers::Origin;
 use crate::delivery::Undelivered;
 use tokio::time::timeout;
 
@@ -32,11 +33,13 @@ pub(crate) struct Connection {
     pub(crate) buffer: BytesMut,
     /// On the sandbox's side: held until what it sends has all been delivered.
     pub(crate) undelivered: Option<Undelivered>,
+    /// On the sandbox's side: who is behind it.
+    pub(crate) origin: Origin,
 }
 
 impl Connection {
     pub(crate) fn new(stream: TcpStream) -> Self {
-        Self { stream, buffer: BytesMut::new(), undelivered: None }
+        Self { stream, buffer: BytesMut::new(), undelivered: None, origin: Origin::default() }
     }
 
     /// Reads what has come to the end of the buffer; 0 at the end of the stream.

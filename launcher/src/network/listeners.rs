@@ -87,6 +87,11 @@ impl Listeners {
         listeners.collect()
     }
 
+    /// Where programs inside connect to netbox by intention: the proxy, and the ports of the host's loopback.
+    pub(crate) fn doors(&self) -> Vec<SocketAddr> {
+        self.explicit.iter().chain(&self.host_ports).filter_map(|socket| socket.local_addr().ok()).collect()
+    }
+
     /// How many of each there are, as text, and the descriptors in that order.
     pub(crate) fn to_descriptors(&self) -> (String, Vec<RawFd>) {
         let counts = format!(

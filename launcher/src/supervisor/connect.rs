@@ -1,8 +1,10 @@
 //! `connect(2)`, performed for the sandbox on copies of what it was given.
 
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
+use nix::sys::socket::{SockaddrStorage, getsockname};
 use nix::sys::stat::fstat;
 
 use super::inodes::is_socket;
@@ -49,16 +51,23 @@ impl Supervisor {
                 }
             }
             libc::AF_INET | libc::AF_INET6 => {
+                let mut made = None;
                 if network == Network::Sandbox
-                    && let Some(destination) = judge::captured(socket.as_fd(), domain, bytes)
+                    && let Some(destination) = judge::followed(socket.as_fd(), domain, bytes, &self.doors)
                 {
-                    judge::ask(&*self.judge, destination, target.thread().as_raw())?;
+                    made = judge::ask(&*self.judge, destination, &|| target.identify())?;
                     if judge::is_link_local(destination) {
                         // Its zone binds the socket to the stub, where the SYN is lost: it would fail by a timeout.
                         return Err(Errno::ENETUNREACH);
                     }
                 }
-                self.perform(notification, &socket, bytes)
+                let result = self.perform(notification, &socket, bytes);
+                if let (Some(made), Ok(()) | Err(Errno::EINPROGRESS)) = (made, result)
+                    && let Some(source) = own_address(&socket)
+                {
+                    made(source, target.into_caller());
+                }
+                result
             }
             // The kernel allows this to netbox where it would not to the caller: a group, or another process.
             libc::AF_NETLINK if bytes.get(4..12).is_some_and(|peer| peer.iter().any(|byte| *byte != 0)) => {
@@ -104,6 +113,13 @@ impl Supervisor {
             }
         }
     }
+}
+
+/// Where a connection comes from, be it still in the making.
+fn own_address(socket: &OwnedFd) -> Option<SocketAddr> {
+    let address: SockaddrStorage = getsockname(socket.as_raw_fd()).ok()?;
+    let v4 = address.as_sockaddr_in().map(|address| SocketAddr::from(SocketAddrV4::from(*address)));
+    v4.or_else(|| address.as_sockaddr_in6().map(|address| SocketAddr::from(SocketAddrV6::from(*address))))
 }
 
 /// Does something as another user, if there is one.

@@ -8,24 +8,32 @@ use std::os::fd::BorrowedFd;
 
 use nix::errno::Errno;
 
+use super::caller::{Caller, Identity};
 use crate::network::{ADDRESS4, ADDRESS6};
 use crate::sys;
 
 /// The port of queries for names, which are captured by themselves.
 const DNS: u16 = 53;
 
-/// Judges a TCP connect by its destination, and the number of the thread that makes it, as seen from netbox. `Err`: the
-/// error number that `connect(2)` fails with. It is called from several threads at once, and the program waits for it.
-pub type Judge = dyn Fn(SocketAddr, i32) -> Result<(), i32> + Send + Sync;
+/// Judges a TCP connect by its destination: to somewhere outside, or to a listener of netbox's on the loopback inside.
+/// `Err`: the error number that `connect(2)` fails with. The second argument says who connects, if that matters.
+///
+/// It is called from several threads at once, and the program waits for it.
+pub type Judge = dyn Fn(SocketAddr, &dyn Fn() -> Option<Identity>) -> Result<Option<Made>, i32> + Send + Sync;
 
-/// The destination of a connect of this socket to this address, if it is one that will be captured: TCP, not to the
-/// sandbox itself, and no query for names.
-pub(super) fn captured(socket: BorrowedFd, domain: i32, address: &[u8]) -> Option<SocketAddr> {
+/// Is told where a connect that was made comes from, and whose it is. Dropped: it could not be made.
+pub type Made = Box<dyn FnOnce(SocketAddr, Caller)>;
+
+/// The destination of a connect of this socket to this address, if it is one that netbox will see again: TCP that is
+/// captured, since it is not for the sandbox itself and no query for names; and what is for one of `doors`, netbox's own
+/// listeners on the loopback.
+pub(super) fn followed(socket: BorrowedFd, domain: i32, address: &[u8], doors: &[SocketAddr]) -> Option<SocketAddr> {
     let is_stream = || sys::socket::option(socket, libc::SO_TYPE) == Ok(libc::SOCK_STREAM);
     let destination = destination(domain, address)?;
     let ip = destination.ip();
     let is_own = ip.is_loopback() || ip.is_unspecified() || ip == ADDRESS4 || ip == ADDRESS6;
-    (!is_own && destination.port() != DNS && destination.port() != 0 && is_stream()).then_some(destination)
+    let is_captured = !is_own && destination.port() != DNS && destination.port() != 0;
+    ((is_captured || doors.contains(&destination)) && is_stream()).then_some(destination)
 }
 
 /// Whether it is an address of a link (RFC 4291, section 2.5.6). The only link leads nowhere.
@@ -51,8 +59,12 @@ fn destination(domain: i32, bytes: &[u8]) -> Option<SocketAddr> {
 }
 
 /// Asks.
-pub(super) fn ask(judge: &Judge, destination: SocketAddr, thread: i32) -> nix::Result<()> {
-    judge(destination, thread).map_err(Errno::from_raw)
+pub(super) fn ask(
+    judge: &Judge,
+    destination: SocketAddr,
+    who: &dyn Fn() -> Option<Identity>,
+) -> nix::Result<Option<Made>> {
+    judge(destination, who).map_err(Errno::from_raw)
 }
 
 #[cfg(test)]
@@ -90,14 +102,16 @@ mod tests {
     }
 
     #[test]
-    fn only_tcp_connects_that_leave_the_sandbox_are_asked_about() {
+    fn only_tcp_connects_that_leave_the_sandbox_or_are_for_netbox_are_asked_about() {
         use std::os::fd::AsFd;
         let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let asked = |socket: BorrowedFd, port, ip| captured(socket, libc::AF_INET, &v4(port, ip)).is_some();
+        let door = [SocketAddr::from(([127, 0, 0, 1], 61003))];
+        let asked = |socket: BorrowedFd, port, ip| followed(socket, libc::AF_INET, &v4(port, ip), &door).is_some();
         assert!(asked(tcp.as_fd(), 5432, [203, 0, 113, 7]));
         assert!(!asked(udp.as_fd(), 5432, [203, 0, 113, 7]));
         assert!(!asked(tcp.as_fd(), 53, [203, 0, 113, 7]));
+        assert!(asked(tcp.as_fd(), 61003, [127, 0, 0, 1]) && !asked(tcp.as_fd(), 61004, [127, 0, 0, 1]));
         for own in [[127, 0, 0, 1], [127, 9, 9, 9], [0, 0, 0, 0], ADDRESS4.octets()] {
             assert!(!asked(tcp.as_fd(), 5432, own), "{own:?}");
         }

@@ -45,6 +45,7 @@
 //! Linux 7.1 can do the unix part by itself (Landlock, LANDLOCK_ACCESS_FS_RESOLVE_UNIX). Connects would be supervised
 //! there too, for the judge below, so that this wall stands on every kernel alike.
 
+mod caller;
 mod connect;
 mod core_limit;
 mod host;
@@ -59,6 +60,7 @@ mod proof;
 mod resolve;
 mod target;
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{io, thread};
@@ -67,8 +69,9 @@ use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
+pub use caller::{Caller, Identity};
 pub use inodes::AllowedSocket;
-pub use judge::Judge;
+pub use judge::{Judge, Made};
 pub(crate) use proof::prove;
 
 use crate::error::{At, Failure, Step};
@@ -86,6 +89,8 @@ struct Supervisor {
     host: host::Sockets,
     pairs: Mutex<Channel>,
     judge: Box<Judge>,
+    /// Netbox's listeners on the loopback inside.
+    doors: Vec<SocketAddr>,
 }
 
 /// Which network a socket is of.
@@ -123,12 +128,14 @@ pub(crate) struct Supervision(Arc<Pool>);
 impl Supervision {
     /// Starts to wait for the command's listener, which pid 1 hands over on `channel` just before the command runs.
     ///
-    /// `inside`: a socket of the sandbox's network. `allowed`: sockets of the host that may be connected to.
+    /// `inside`: a socket of the sandbox's network. `allowed`: sockets of the host that may be connected to. `doors`:
+    /// netbox's listeners on the loopback inside.
     pub(crate) fn start(
         channel: Channel,
         inside: BorrowedFd,
         allowed: Vec<AllowedSocket>,
         judge: Box<Judge>,
+        doors: Vec<SocketAddr>,
     ) -> Result<Self, Failure> {
         let step = Step::UnixSockets;
         let descriptors = descriptor_limit();
@@ -143,7 +150,8 @@ impl Supervision {
             if let Some(listener) = receive_listener(&channel) {
                 let pairs = Mutex::new(channel);
                 let inodes = Inodes::new(allowed, descriptors);
-                let supervisor = Supervisor { networks, inodes, host: host::Sockets::default(), pairs, judge };
+                let host = host::Sockets::default();
+                let supervisor = Supervisor { networks, inodes, host, pairs, judge, doors };
                 waiting.run(Arc::new((Listener::new(listener), supervisor)));
             }
         };

@@ -14,6 +14,7 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
 use super::Notification;
+use super::caller::{self, Caller, Identity};
 use crate::id_maps;
 use crate::sys;
 use crate::sys::credentials::User;
@@ -22,21 +23,36 @@ use crate::sys::credentials::User;
 pub(super) struct Target {
     thread: Pid,
     handle: OwnedFd,
+    /// The number of what the handle is for.
+    number: i32,
 }
 
 impl Target {
     pub(super) fn of(notification: &Notification) -> nix::Result<Self> {
         let thread = notification.request().thread;
-        let handle = match sys::socket::open_thread(thread) {
+        let (number, handle) = match sys::socket::open_thread(thread) {
             // Before Linux 6.9 only processes have handles. A thread whose descriptors are not its process's is rare.
-            Err(Errno::EINVAL) => sys::socket::open_thread(process_of(thread)?),
-            other => other,
+            Err(Errno::EINVAL) => {
+                let process = process_of(thread)?;
+                (process, sys::socket::open_thread(process))
+            }
+            other => (thread, other),
         };
-        Ok(Self { thread: Pid::from_raw(thread), handle: handle.map_err(forbidden)? })
+        Ok(Self { thread: Pid::from_raw(thread), handle: handle.map_err(forbidden)?, number })
     }
 
     pub(super) fn thread(&self) -> Pid {
         self.thread
+    }
+
+    /// Which process it is.
+    pub(super) fn identify(&self) -> Option<Identity> {
+        caller::identify(self.number, &self.handle)
+    }
+
+    /// The same, to be asked later.
+    pub(super) fn into_caller(self) -> Caller {
+        Caller { number: self.number, handle: self.handle }
     }
 
     /// The user as whom a connect is to be made, where that is another one than netbox's: root's command may have become

@@ -324,10 +324,22 @@ impl Events {
         });
     }
 
+    /// Whether they are written anywhere.
+    #[must_use]
+    pub fn are_written(&self) -> bool {
+        self.shared.writer.is_some()
+    }
+
     /// Counts a decision and tells it.
     pub fn decision(&self, decision: DecisionEvent) {
+        self.decision_of(decision, || None);
+    }
+
+    /// The same, about whoever `who` says, which is asked if the event is written.
+    pub(crate) fn decision_of(&self, mut decision: DecisionEvent, who: impl FnOnce() -> Option<Process>) {
         if Verdict::of(decision.reason) == Verdict::Allow || self.shared.refusals.take() {
             self.write(|line| {
+                decision.process = decision.process.take().or_else(who);
                 line.decision(&decision);
                 "decision"
             });

@@ -26,11 +26,11 @@ pub(crate) async fn serve(session: Arc<Session>, client: Connection, request: Re
     // A body would be the tunnel's first bytes to one reader and none of them to another.
     if framing != Framing::Length(0) {
         let target = Target::new(host, port, Via::Connect).to_string();
-        super::refused(&session, Via::Connect, target.as_bytes(), Reason::Malformed);
+        super::refused(&session, &client.origin, Via::Connect, target.as_bytes(), Reason::Malformed);
         let answer = Answer::unreadable(&HeadError::Malformed("CONNECT with a body"));
         return refuse(client, Telling::Http(answer, None)).await;
     }
-    let telling = match open(&session, host, port, Via::Connect).await {
+    let telling = match open(&session, &client.origin, host, port, Via::Connect).await {
         Ok(opened) => match socket::write_all(&client.stream, ESTABLISHED).await {
             Ok(()) => return opened.carry(session, client).await,
             Err(_) => return,

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use netbox_config::{Decision, Host, Permit, Port, Reason, Refusal, Target, Via};
 
+use crate::callers::Origin;
 use crate::dial::Dialed;
 use crate::judged::Judged;
 use crate::pipeline::{self, OpenError};
@@ -30,17 +31,17 @@ pub(crate) enum Shut {
 }
 
 /// Judges, looks up, vets and dials.
-pub(crate) async fn open(session: &Session, host: Host, port: Port, via: Via) -> Result<Opened, Shut> {
+pub(crate) async fn open(session: &Session, origin: &Origin, host: Host, port: Port, via: Via) -> Result<Opened, Shut> {
     let since = Instant::now();
     let target = pipeline::target(session, host, port, via);
     let permit = match pipeline::decide(session, &target) {
         Decision::Allow(permit) => permit,
         Decision::Refuse(refusal) => {
-            Record::refused(&session.events, &target, &refusal, since).refuse(&refusal);
+            Record::refused(&session.events, origin, &target, &refusal, since).refuse(&refusal);
             return Err(Shut::Refused(target, refusal));
         }
     };
-    let mut record = Record::permitted(&session.events, &permit, since);
+    let mut record = Record::permitted(&session.events, origin, &permit, since);
     match pipeline::open(session, &permit).await {
         Ok(upstream) => Ok(Opened { target, permit, record, upstream }),
         Err(OpenError::Refused(refusal)) => {

@@ -10,6 +10,7 @@ use netbox_config::{Decision, Permit, Reason, Refusal, Target, Via};
 
 use super::connect;
 use crate::agreement::{self, Agreement, agree};
+use crate::callers::Origin;
 use crate::first_bytes::FirstBytes;
 use crate::http::answer::Answer;
 use crate::http::exchange::{Door, exchange};
@@ -23,7 +24,8 @@ use crate::socket::Connection;
 
 /// Carries a connection that speaks HTTP: requests one after the other, until one of them is CONNECT.
 pub(crate) async fn serve(session: Arc<Session>, client: Connection) {
-    let door = Requests { session: Arc::clone(&session), way: None, last: None };
+    let origin = client.origin.clone();
+    let door = Requests { session: Arc::clone(&session), origin, way: None, last: None };
     // In a box, so that a tunnel does not pay for the size of an exchange.
     if let Some((client, request)) = Box::pin(exchange(client, None, door, &session)).await {
         connect::serve(session, client, request).await;
@@ -33,6 +35,7 @@ pub(crate) async fn serve(session: Arc<Session>, client: Connection) {
 /// Judges the requests of one connection.
 struct Requests {
     session: Arc<Session>,
+    origin: Origin,
     /// Where the upstream connection leads.
     way: Option<Way>,
     /// The request that was admitted last.
@@ -75,7 +78,7 @@ impl Door for Requests {
         let told = |answer| Telling::Http(answer, Some(request.method.clone()));
         let Form::Absolute(authority, _) = &request.form else {
             let host = request.host.as_ref().map(ToString::to_string).unwrap_or_default();
-            super::refused(&self.session, Via::Http, host.as_bytes(), Reason::Malformed);
+            super::refused(&self.session, &self.origin, Via::Http, host.as_bytes(), Reason::Malformed);
             return Err(told(Answer::unreadable(&HeadError::Malformed(
                 "this is a proxy: it takes `http://host/path`, CONNECT and SOCKS5",
             ))));
@@ -87,8 +90,8 @@ impl Door for Requests {
         };
         let decision = pipeline::decide(&self.session, &target);
         let mut record = match &decision {
-            Decision::Allow(permit) => Record::permitted(&self.session.events, permit, since),
-            Decision::Refuse(refusal) => Record::refused(&self.session.events, &target, refusal, since),
+            Decision::Allow(permit) => Record::permitted(&self.session.events, &self.origin, permit, since),
+            Decision::Refuse(refusal) => Record::refused(&self.session.events, &self.origin, &target, refusal, since),
         };
         record.saw_request(&request.method, request.path());
         let permit = match decision {
@@ -131,12 +134,12 @@ impl Door for Requests {
     fn unreadable(&mut self, error: &HeadError, bytes: &[u8]) -> Telling {
         let mut words = bytes.split(|byte| b" \r\n".contains(byte)).skip_while(|word| word.is_empty());
         let via = if words.next() == Some(b"CONNECT") { Via::Connect } else { Via::Http };
-        super::refused(&self.session, via, words.next().unwrap_or_default(), error.reason());
+        super::refused(&self.session, &self.origin, via, words.next().unwrap_or_default(), error.reason());
         Telling::Http(Answer::unreadable(error), None)
     }
 
     fn given_up(&mut self) {
-        super::refused(&self.session, Via::Http, b"", Reason::Limit);
+        super::refused(&self.session, &self.origin, Via::Http, b"", Reason::Limit);
     }
 
     /// A server may end a connection that has been used before at any moment. Then it is for the client to know whether

@@ -79,18 +79,18 @@ pub(crate) async fn serve(session: Arc<Session>, mut client: Connection) {
     let (host, port) = match shaken {
         Some(Ok(Some(Ok(target)))) => target,
         Some(Ok(Some(Err(Refused { telling, reason, text })))) => {
-            super::refused(&session, Via::Socks5, &text, reason);
+            super::refused(&session, &client.origin, Via::Socks5, &text, reason);
             return refuse(client, telling).await;
         }
         // It went away before it had asked for anything.
         Some(Ok(None)) => return,
         late_or_given_up => {
             let reason = if late_or_given_up.is_some() { Reason::Malformed } else { Reason::Limit };
-            super::refused(&session, Via::Socks5, b"", reason);
+            super::refused(&session, &client.origin, Via::Socks5, b"", reason);
             return socket::reset(client.stream);
         }
     };
-    let reply = match open(&session, host, port, Via::Socks5).await {
+    let reply = match open(&session, &client.origin, host, port, Via::Socks5).await {
         Ok(opened) => match socket::write_all(&client.stream, &Reply::Succeeded.bytes()).await {
             Ok(()) => return opened.carry(session, client).await,
             Err(_) => return,

@@ -20,6 +20,11 @@ tests![
     the_command_can_neither_replace_nor_erase_the_file needs [],
     a_file_with_another_name_is_refused needs [],
     events_may_go_to_a_descriptor needs [PYTHON],
+    a_decision_names_the_process_that_connects needs [CURL],
+    every_request_of_a_connection_names_it needs [CURL],
+    the_number_of_the_process_is_the_hosts needs [PYTHON],
+    programs_that_connect_at_once_are_told_apart needs [CURL],
+    a_program_with_a_hostile_name_is_escaped needs [CURL],
 ];
 
 fn fetch(world: &World, label: &str) -> (String, Outcome) {
@@ -175,4 +180,106 @@ fn a_file_with_another_name_is_refused(world: &World) {
     let file = file.to_string_lossy().into_owned();
     let words = ["run", "--allow", "other.example.com", "--events", &file, "--", "echo", "it ran"];
     world.netbox_words().exec(&words).exits_with(125).complains("another name").does_not_say("it ran");
+}
+
+/// Where a program is, as the kernel says it.
+fn executable(world: &World, name: &str) -> String {
+    let mut folders = std::env::split_paths(&world.search_path()).collect::<Vec<_>>().into_iter();
+    let path = folders.find_map(|folder| folder.join(name).canonicalize().ok()).expect("it is installed");
+    path.to_string_lossy().into_owned()
+}
+
+/// On every way: captured, judged in connect(2) itself, and at the proxy inside.
+fn a_decision_names_the_process_that_connects(world: &World) {
+    let host = world.zone().host("events-process");
+    let curl_is = executable(world, "curl");
+    let proxy = "http://127.0.0.1:61003";
+    for (flag, arguments, verdict) in [
+        (host.name.clone(), vec![host.http("/page")], "allow"),
+        (host.name.clone(), vec![host.https("/page")], "allow"),
+        ("other.example.com".to_owned(), vec![host.https("/page")], "deny"),
+        ("other.example.com".to_owned(), vec![host.http("/page")], "deny"),
+        ("other.example.com".to_owned(), vec![format!("http://{}:5432/", host.name)], "deny"),
+        (host.name.clone(), vec!["--proxy".to_owned(), proxy.to_owned(), host.http("/page")], "allow"),
+        (host.name.clone(), vec!["--proxy".to_owned(), proxy.to_owned(), host.https("/page")], "allow"),
+        ("other.example.com".to_owned(), vec!["--proxy".to_owned(), proxy.to_owned(), host.https("/page")], "deny"),
+        (
+            host.name.clone(),
+            vec!["--proxy".to_owned(), "socks5h://127.0.0.1:61003".to_owned(), host.http("/")],
+            "allow",
+        ),
+    ] {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let outcome = world.netbox(&["--allow", &flag]).exec(&curl(&arguments));
+        let decisions = outcome.events_of("decision");
+        assert!(!decisions.is_empty(), "{outcome}");
+        for decision in decisions {
+            let (said, exe) = (&decision["verdict"], &decision["process"]["exe"]);
+            assert_eq!((said, exe), (&verdict.into(), &curl_is.clone().into()), "{outcome}");
+            let pid = decision["process"]["pid"].as_u64().expect("a number");
+            assert_ne!(Some(pid), outcome.event("start")["pid"].as_u64(), "that is the first process: {outcome}");
+        }
+    }
+}
+
+fn every_request_of_a_connection_names_it(world: &World) {
+    let host = world.zone().host("events-requests");
+    let outcome = world.netbox(&["--allow", &host.name]).exec(&curl(&[&host.http("/one"), &host.http("/two")]));
+    let processes: Vec<_> = outcome.decisions(&host.name).iter().map(|decision| decision["process"].clone()).collect();
+    assert!(processes.len() == 2 && processes[0]["pid"].is_u64() && processes[0] == processes[1], "{outcome}");
+}
+
+/// Who reads the events can look it up.
+fn the_number_of_the_process_is_the_hosts(world: &World) {
+    let host = world.zone().host("events-number");
+    let file = world.fresh_path("events").to_string_lossy().into_owned();
+    let script = format!(
+        "import socket; s = socket.create_connection((\"{}\", 22)); print(\"ready\", flush=True); input()",
+        host.name
+    );
+    let words = ["run", "--allow", &host.port(22), "--events", &file, "--", "python3", "-c", &script];
+    let running = world.netbox_words().stdin_open().start(&words);
+    running.wait_for_stdout("ready\n");
+    let decisions = || {
+        let events = crate::outcome::read_events(std::path::Path::new(&file));
+        events.into_iter().filter(|event| event["event"] == "decision").collect::<Vec<_>>()
+    };
+    assert!(crate::run::eventually(|| !decisions().is_empty()), "it is written while the connection lives");
+    let pid = &decisions()[0]["process"]["pid"];
+    let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).expect("a process of this machine");
+    assert_eq!(line.split('\0').nth(2), Some(script.as_str()));
+    running.finish();
+}
+
+fn programs_that_connect_at_once_are_told_apart(world: &World) {
+    let folder = world.fresh_path("home");
+    std::fs::create_dir(&folder).expect("own folder");
+    let mut script = String::from("cd \"$0\"\n");
+    let hosts: Vec<_> = (0..6).map(|number| world.zone().host(&format!("events-own{number}"))).collect();
+    for (number, host) in hosts.iter().enumerate() {
+        std::fs::copy(executable(world, "curl"), folder.join(format!("curl-{number}"))).expect("own folder");
+        for _ in 0..5 {
+            script += &format!("./curl-{number} --silent --max-time 30 {} >/dev/null &\n", host.http("/"));
+        }
+    }
+    let outcome =
+        world.netbox(&["--allow", "*.example.com"]).exec(&["sh", "-c", &(script + "wait"), &folder.to_string_lossy()]);
+    for (number, host) in hosts.iter().enumerate() {
+        let decisions = outcome.decisions(&host.name);
+        assert_eq!(decisions.len(), 5, "{outcome}");
+        // Where two that go to the same place cannot be told apart for a moment, nobody is named.
+        let named: Vec<_> = decisions.iter().filter_map(|decision| decision["process"]["exe"].as_str()).collect();
+        assert!(!named.is_empty() && named.iter().all(|exe| exe.ends_with(&format!("/curl-{number}"))), "{outcome}");
+    }
+}
+
+fn a_program_with_a_hostile_name_is_escaped(world: &World) {
+    let host = world.zone().host("events-hostile-name");
+    let program = world.fresh_path("home").with_extension("\x1b[31m\u{202e}\n\"");
+    std::fs::copy(executable(world, "curl"), &program).expect("own folder");
+    let outcome = world.netbox(&["--allow", &host.name]).exec(&[&program.to_string_lossy(), "-sS", &*host.http("/")]);
+    let decision = outcome.allowed(&host.name, 80, "listed");
+    // As it reads once JSON is undone.
+    assert_eq!(decision["process"]["exe"], program.to_string_lossy().as_ref(), "{outcome}");
+    assert!(!decision.to_string().contains('\x1b'), "{outcome}");
 }
