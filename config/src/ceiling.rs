@@ -43,9 +43,14 @@ impl Ceiling {
         &self.rules
     }
 
+    /// The rules that the name is inside of.
+    pub(crate) fn covering_name<'a>(&'a self, name: &'a HostName) -> impl Iterator<Item = &'a Rule> {
+        self.index.of_name(name).map(|place| &self.rules[place])
+    }
+
     /// The ports on which the name is inside.
     pub(crate) fn ports_of<'a>(&'a self, name: &'a HostName) -> impl Iterator<Item = &'a Ports> {
-        self.index.of_name(name).map(|place| self.rules[place].allowed_ports())
+        self.covering_name(name).map(Rule::allowed_ports)
     }
 
     pub(crate) fn index(&self) -> &Index {

@@ -92,7 +92,12 @@ impl Refusal {
             },
             Reason::NonPublic => match target.host() {
                 Host::Address(address) => address_rule(*address, port),
-                Host::Name(_) => address_rule(self.address?, port),
+                // Whoever answers for the name chose the address, and nobody is to open the machine or its credentials
+                // at that word.
+                Host::Name(_) => match classify(self.address?) {
+                    AddressClass::Loopback | AddressClass::Metadata => None,
+                    _ => address_rule(self.address?, port),
+                },
             },
             Reason::NotTls | Reason::SniMissing | Reason::NotHttp | Reason::Unsupported => {
                 Some(format!("tcp://{target}"))

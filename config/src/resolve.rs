@@ -6,7 +6,7 @@ use crate::pattern::HostPattern;
 use crate::policy::Policy;
 use crate::port::Port;
 use crate::ports::Ports;
-use crate::rule::RuleRef;
+use crate::rule::{Rule, RuleRef};
 
 impl Policy {
     /// Whether a DNS query for the name may leave: some port of it may be allowed.
@@ -30,11 +30,11 @@ impl Policy {
     }
 
     /// Whether the name is listed by nothing but rules for all that is below a name, so that whoever asks for it may have
-    /// made its labels up to say something by them. Not where every name is open anyway.
+    /// made its labels up to say something by them. Not where every name is open anyway, under no ceiling.
     pub fn lists_by_wildcard_alone(&self, name: &HostName) -> bool {
-        let below =
-            |place: usize| matches!(self.allow()[place].pattern(), HostPattern::Below(_) | HostPattern::AtOrBelow(_));
-        self.mode() == Mode::Allowlist && self.allow_index.of_name(name).all(below)
+        let below = |rule: &Rule| matches!(rule.pattern(), HostPattern::Below(_) | HostPattern::AtOrBelow(_));
+        self.mode() == Mode::Allowlist && self.allow_index.of_name(name).all(|place| below(&self.allow()[place]))
+            || self.ceilings().iter().any(|ceiling| ceiling.covering_name(name).all(below))
     }
 
     /// The deny rule that covers the name on this port, the one written first. Also for a name that is found in the bytes

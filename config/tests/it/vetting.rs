@@ -187,3 +187,36 @@ fn the_proxys_refusals_have_hints_where_a_rule_helps() {
     let six = Refusal::new(Reason::NonPublic).with_address("fd00::7".parse().unwrap());
     assert_eq!(six.hint(&target).as_deref(), Some("[fd00::7]:443"));
 }
+
+#[test]
+fn where_a_name_leads_is_no_reason_to_open_the_machine_or_its_credentials() {
+    let inside = |host: &str, address: &str| {
+        let refusal = Refusal::new(Reason::NonPublic).with_address(address.parse().unwrap());
+        refusal.hint(&target(&format!("{host}:80")))
+    };
+    for address in ["127.0.0.1", "::1", "169.254.169.254", "168.63.129.16"] {
+        assert_eq!(inside("a.example", address), None, "{address}");
+    }
+    assert_eq!(inside("127.0.0.1", "127.0.0.1").as_deref(), Some("127.0.0.1:80"), "it was asked for by itself");
+}
+
+#[test]
+fn a_name_that_only_wildcards_cover_may_be_made_up() {
+    let made_up = |policy: &Policy, name: &str| {
+        policy.lists_by_wildcard_alone(&netbox_config::HostName::parse_wire(name.as_bytes()).unwrap())
+    };
+    let listed = policy(Mode::Allowlist, &["*.a.example", "b.a.example", ".c.example"], &[]);
+    for (name, expected) in [("x.a.example", true), ("b.a.example", false), ("c.example", true)] {
+        assert_eq!(made_up(&listed, name), expected, "{name}");
+    }
+    for mode in [Mode::Audit, Mode::Open] {
+        assert!(!made_up(&policy(mode, &[], &[]), "x.a.example"), "every name is open");
+    }
+    let ceiling = |rule: &str| {
+        let rule = netbox_config::Rule::parse(rule, netbox_config::Source::Flag("--allow")).unwrap();
+        netbox_config::Ceiling::new(netbox_config::Source::Flag("ceiling"), vec![rule])
+    };
+    let under = |rule| policy(Mode::Open, &[], &[]).within(vec![ceiling(rule)]);
+    assert!(made_up(&under("*.a.example"), "x.a.example"), "but for a ceiling");
+    assert!(!made_up(&under("x.a.example"), "x.a.example"));
+}
