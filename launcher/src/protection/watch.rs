@@ -1,8 +1,9 @@
 //! Netbox's part: the names are watched while the command runs, and put right at its end.
 //!
 //! A directory or link that is moved tells so itself (inotify(7)); so does a link that loses its name, and a directory
-//! above tells of one that is removed, as an empty one can be. Where the kernel has no watch left, it is looked at now and
-//! then. At the first sign the sandbox is killed. What is put right is put right when all of its processes are gone, so
+//! above tells of one that is removed, as an empty one can be. In the first second, and where the kernel has no watch left,
+//! the names are looked at now and then instead: the end of a watch waits for the kernel for some 15 milliseconds, more
+//! than all else that a short run takes. At the first sign the sandbox is killed. What is put right is put right when all of its processes are gone, so
 //! that nobody stands against it.
 
 use std::collections::BTreeSet;
@@ -14,7 +15,7 @@ use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::fcntl::readlinkat;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -27,8 +28,12 @@ use crate::error::{At, Failure, Step};
 use crate::inode::Inode;
 use crate::sys;
 
-/// How often the names are looked at where there is no watch.
-const GLANCE: Duration = Duration::from_millis(500);
+/// How often the names are looked at before there is a watch, and where there is none.
+const GLANCE: Duration = Duration::from_millis(100);
+const RARE_GLANCE: Duration = Duration::from_millis(500);
+
+/// When a run is no short one.
+const BEGIN: Duration = Duration::from_secs(1);
 
 /// A name that decides later runs, and that came to mean something else while the command ran.
 #[derive(Clone, Debug)]
@@ -54,15 +59,24 @@ impl Watch {
         let mut names: Vec<Name> = names.cloned().collect();
         names.sort_by(|one, other| one.path.cmp(&other.path));
         names.dedup_by(|one, other| one.path == other.path);
+        Self::over(names, sandbox, watch, BEGIN)
+    }
+
+    /// The same over these names. `inotify` is asked for a watch after `begin`.
+    fn over(
+        names: Vec<Name>,
+        sandbox: OwnedFd,
+        inotify: fn(&[Name]) -> nix::Result<Inotify>,
+        begin: Duration,
+    ) -> Result<Self, Failure> {
         let names = Arc::new(names);
         if names.is_empty() {
             return Ok(Self { names, thread: None });
         }
         let step = Step::Protection;
-        let inotify = watch(&names).ok();
         let (end, stop) = io::pipe().at(step, "a pipe")?;
         let watched = Arc::clone(&names);
-        let body = move || keep_watch(&watched, inotify.as_ref(), &end, &sandbox);
+        let body = move || keep_watch(&watched, inotify, begin, &end, &sandbox);
         let thread = thread::Builder::new().name("watch".into()).stack_size(128 * 1024);
         let thread = thread.spawn(body).at(step, "a thread")?;
         Ok(Self { names, thread: Some((stop, thread)) })
@@ -111,30 +125,44 @@ fn watch(names: &[Name]) -> nix::Result<Inotify> {
 }
 
 /// The thread's life.
-fn keep_watch(names: &[Name], inotify: Option<&Inotify>, end: &PipeReader, sandbox: &OwnedFd) {
-    let patience = match inotify {
-        Some(_) => PollTimeout::NONE,
-        // Half a second is no more than that type can hold.
-        None => PollTimeout::try_from(GLANCE).unwrap_or(PollTimeout::MAX),
-    };
+fn keep_watch(
+    names: &[Name],
+    inotify: fn(&[Name]) -> nix::Result<Inotify>,
+    begin: Duration,
+    end: &PipeReader,
+    sandbox: &OwnedFd,
+) {
+    let begin = Instant::now() + begin;
+    // Asked for once.
+    let mut watch: Option<nix::Result<Inotify>> = None;
     loop {
-        let ended = {
-            let descriptors = [Some(end.as_fd()), inotify.map(AsFd::as_fd)];
-            let mut polled: Vec<_> =
-                descriptors.into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-            // Interrupted or not, what counts is what is there.
-            let _ = poll(&mut polled, patience);
-            polled.first().and_then(PollFd::revents).is_some_and(|events| !events.is_empty())
-        };
-        if ended {
-            return;
+        // What comes before it may have been missed, and is looked for below.
+        if watch.is_none() && Instant::now() >= begin {
+            watch = Some(inotify(names));
         }
-        if let Some(inotify) = inotify {
+        let watching = watch.as_ref().and_then(|watch| watch.as_ref().ok());
+        if let Some(inotify) = watching {
             // What they say does not matter, nor how many were lost: now something may have changed.
             while inotify.read_events().is_ok() {}
         }
         if !names.iter().all(is_in_place) {
             let _ = sys::process::kill(sandbox);
+            return;
+        }
+        let patience = match (&watch, watching) {
+            (_, Some(_)) => None,
+            (None, _) => Some(GLANCE.min(begin.saturating_duration_since(Instant::now()))),
+            (Some(_), None) => Some(RARE_GLANCE),
+        };
+        // Half a second is no more than that type can hold.
+        let patience =
+            patience.map_or(PollTimeout::NONE, |time| PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX));
+        let descriptors = [Some(end.as_fd()), watching.map(AsFd::as_fd)];
+        let mut polled: Vec<_> =
+            descriptors.into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        // Interrupted or not, what counts is what is there.
+        let _ = poll(&mut polled, patience);
+        if polled.first().and_then(PollFd::revents).is_some_and(|events| !events.is_empty()) {
             return;
         }
     }
@@ -185,6 +213,7 @@ fn free_name(path: &Path) -> io::Result<PathBuf> {
 mod tests {
     use super::*;
     use crate::sys::process;
+    use nix::errno::Errno;
     use nix::unistd::Pid;
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Child, Command};
@@ -206,14 +235,9 @@ mod tests {
         }
         let sandbox = Command::new("sleep").arg("1000").spawn().unwrap();
         let handle = process::open(Pid::from_raw(sandbox.id() as i32)).unwrap();
-        let watch = if inotify {
-            Watch::start(&protected, handle).unwrap()
-        } else {
-            let names = Arc::new(protected[0].pins.clone());
-            let (end, stop) = io::pipe().unwrap();
-            let watched = Arc::clone(&names);
-            Watch { names, thread: Some((stop, thread::spawn(move || keep_watch(&watched, None, &end, &handle)))) }
-        };
+        let names = protected[0].pins.clone();
+        let none = |_: &[Name]| Err(Errno::EMFILE);
+        let watch = Watch::over(names, handle, if inotify { watch } else { none }, Duration::ZERO).unwrap();
         Scene { _guard: guard, home, sandbox, watch }
     }
 
@@ -274,7 +298,7 @@ mod tests {
         let protected = [Protected::directory(&home.join(".config/netbox"), 0o700).unwrap()];
         let sandbox = Command::new("sleep").arg("1000").spawn().unwrap();
         let handle = process::open(Pid::from_raw(sandbox.id() as i32)).unwrap();
-        let watch = Watch::start(&protected, handle).unwrap();
+        let watch = Watch::over(protected[0].pins.clone(), handle, watch, Duration::ZERO).unwrap();
         let mut scene = Scene { _guard: guard, home, sandbox, watch };
         symlink("/tmp", scene.home.join("evil")).unwrap();
         fs::rename(scene.home.join("evil"), scene.home.join(".config")).unwrap();
