@@ -35,9 +35,20 @@ pub fn command_line(arguments: &PolicyArguments) -> Result<CommandLine, String> 
 }
 
 /// The policy file that is named: by the flag, else by the environment, unless `--no-config` sets that aside.
-pub fn named_file(arguments: &PolicyArguments) -> Option<PathBuf> {
-    let lying_around = || env::var_os(variables::CONFIG).filter(|name| !name.is_empty()).map(PathBuf::from);
-    arguments.config.clone().or_else(|| if arguments.no_config { None } else { lying_around() })
+///
+/// # Errors
+/// The environment names one that depends on where netbox is: to trust that would be to trust whatever is cloned.
+pub fn named_file(arguments: &PolicyArguments) -> Result<Option<PathBuf>, String> {
+    if arguments.config.is_some() || arguments.no_config {
+        return Ok(arguments.config.clone());
+    }
+    match env::var_os(variables::CONFIG).filter(|name| !name.is_empty()).map(PathBuf::from) {
+        Some(path) if path.is_relative() => {
+            let path = netbox_config::quote(path.as_os_str().as_encoded_bytes()).to_string();
+            Err(format!("{}: {path} is another file in every directory; write a path from `/`", variables::CONFIG))
+        }
+        path => Ok(path),
+    }
 }
 
 /// The profile that is chosen: by the flag, else by the environment.

@@ -49,7 +49,7 @@ pub const VARIABLES: [Variable; 8] = [
     Variable {
         name: CONFIG,
         commands: OF_A_POLICY,
-        meaning: "As `--config`, which wins over it, and `--no-config` sets it aside.",
+        meaning: "As `--config`, with a path from `/`. The flag wins over it, and `--no-config` sets it aside.",
     },
     Variable { name: PROFILE, commands: OF_A_POLICY, meaning: "As `--profile`, which wins over it." },
     Variable { name: EVENTS, commands: &["run", "proxy serve"], meaning: "As `--events`, which wins over it." },

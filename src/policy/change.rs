@@ -57,30 +57,30 @@ pub fn effect(now: Option<&Compiled>, before: Option<&Compiled>) -> Vec<String> 
 }
 
 impl Change {
-    /// All of it, for the person who decides.
-    pub fn describe(&self) -> String {
+    /// All of it for the person who decides, and the question.
+    pub fn describe(&self) -> (String, String) {
         let mut text = String::new();
+        let mut is_all = true;
         // Writing to a string does not fail.
         if let (Some(content), false) = (&self.record.content, self.is_known) {
             let file = shown(&self.record.file());
-            let _ = match &self.before {
-                None => write!(text, "netbox: {file} is not trusted yet:\n\n{}", diff::whole(content)),
-                Some(before) => {
-                    let changes = diff::changes(before, content);
-                    write!(text, "netbox: {file} has changed since it was trusted:\n\n{changes}")
-                }
+            let (what, shown) = match &self.before {
+                None => ("is not trusted yet", diff::whole(content)),
+                Some(before) => ("has changed since it was trusted", diff::changes(before, content)),
             };
-            text.push('\n');
+            let _ = write!(text, "netbox: {file} {what}:\n\n{shown}\n");
+            is_all &= shown.is_all;
         }
         if let Some((record, displaced)) = &self.displaced {
             let _ = writeln!(text, "netbox: {}", self.of_displaced(record, *displaced));
             if self.is_known {
-                let content = record.content.as_deref().unwrap_or_default();
-                let _ = write!(text, "\n{}\n", diff::changes(content, ""));
+                let shown = diff::changes(record.content.as_deref().unwrap_or_default(), "");
+                let _ = write!(text, "\n{shown}\n");
+                is_all &= shown.is_all;
             }
         }
         if !self.derived.is_empty() {
-            text.push_str("netbox: from files of the project, not trusted yet:\n\n");
+            text.push_str("netbox: what derived presets stand for, not trusted yet:\n\n");
             let lines = self.derived.iter().map(|(derived, source)| {
                 format!("@{} stands for {} ({source})", derived.preset, escaped(&derived.rule))
             });
@@ -90,15 +90,15 @@ impl Change {
             text.push_str("netbox: that changes:\n\n");
             list(&mut text, self.effect.iter().cloned());
         }
-        text
+        let unseen = if is_all { "" } else { "not all of it is shown; " };
+        (text, format!("netbox: {unseen}{}", self.question()))
     }
 
-    /// What is asked after that.
-    pub fn question(&self) -> &'static str {
+    fn question(&self) -> &'static str {
         match (&self.displaced, self.is_known && self.derived.is_empty()) {
-            (Some((_, Displaced::Hidden)), true) => "netbox: go on without it, this once?",
-            (Some((_, Displaced::Gone)), true) => "netbox: go on without it from now on?",
-            _ => "netbox: trust this from now on?",
+            (Some((_, Displaced::Hidden)), true) => "go on without it, this once?",
+            (Some((_, Displaced::Gone)), true) => "go on without it from now on?",
+            _ => "trust this from now on?",
         }
     }
 

@@ -1,5 +1,7 @@
-//! Files and their changes, as a person is shown them: every line whole, hostile text escaped, and not without end.
+//! Files and their changes, as a person is shown them: hostile text escaped, lines folded by netbox and not by the
+//! terminal, where a part of one could pass for a line of netbox's own; and not without end.
 
+use std::fmt::{self, Display};
 use std::time::Duration;
 
 use similar::{ChangeTag, TextDiff};
@@ -10,58 +12,95 @@ const MOST_LINES: usize = 400;
 /// The most characters of a line that are shown.
 const LONGEST_LINE: usize = 400;
 
+/// Where lines are folded.
+const WIDEST: usize = 100;
+
 /// How long the shortest diff is looked for; after that, any will do.
 const PATIENCE: Duration = Duration::from_millis(200);
 
+/// What a person is shown. Displays as lines, each with its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    text: String,
+    /// Whether that is all there is.
+    pub is_all: bool,
+}
+
+impl Display for Shown {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
 /// The whole of a file, each line after `  | `.
-pub fn whole(text: &str) -> String {
-    cut(text.split_terminator('\n').map(|line| format!("  | {}", clipped(line))))
+pub fn whole(text: &str) -> Shown {
+    cut(text.split_terminator('\n').map(|line| ("  | ", line)))
 }
 
 /// What leads from `old` to `new`, with three lines around each change, as `diff -u` shows it.
-pub fn changes(old: &str, new: &str) -> String {
+pub fn changes(old: &str, new: &str) -> Shown {
     // Lines of our own making: a carriage return alone ends none of them.
     let [old, new] = [old, new].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
     let diff = TextDiff::configure().timeout(PATIENCE).diff_slices(&old, &new);
-    let mut lines = Vec::new();
-    for hunk in diff.unified_diff().context_radius(3).iter_hunks() {
-        lines.push(format!("  {}", hunk.header()));
-        for change in hunk.iter_changes() {
+    let diff = diff.unified_diff();
+    let hunks: Vec<_> = diff.iter_hunks().map(|hunk| (hunk.header().to_string(), hunk)).collect();
+    let lines = hunks.iter().flat_map(|(header, hunk)| {
+        let changes = hunk.iter_changes().flat_map(|change| {
             let sign = match change.tag() {
-                ChangeTag::Equal => ' ',
-                ChangeTag::Delete => '-',
-                ChangeTag::Insert => '+',
+                ChangeTag::Equal => "   ",
+                ChangeTag::Delete => "  -",
+                ChangeTag::Insert => "  +",
             };
-            let line = change.value();
-            lines.push(format!("  {sign}{}", clipped(line.strip_suffix('\n').unwrap_or(line))));
-            if !line.ends_with('\n') {
-                lines.push("   (no newline at the end of the file)".to_owned());
-            }
-        }
-    }
-    cut(lines.into_iter())
+            let (line, rest) = match change.value().strip_suffix('\n') {
+                Some(line) => (line, None),
+                None => (change.value(), Some(("   ", "(no newline at the end of the file)"))),
+            };
+            std::iter::once((sign, line)).chain(rest)
+        });
+        std::iter::once(("  ", header.as_str())).chain(changes)
+    });
+    cut(lines)
 }
 
-/// At most so many lines, each with its newline.
-fn cut(mut lines: impl Iterator<Item = String>) -> String {
-    let mut text = String::new();
-    for line in lines.by_ref().take(MOST_LINES) {
-        text.push_str(&line);
-        text.push('\n');
+/// At most so many lines, each behind its sign.
+fn cut<'t>(mut lines: impl Iterator<Item = (&'static str, &'t str)>) -> Shown {
+    let mut shown = Shown { text: String::new(), is_all: true };
+    for (sign, line) in lines.by_ref().take(MOST_LINES) {
+        let (line, left_out) = match line.char_indices().nth(LONGEST_LINE) {
+            None => (line, 0),
+            Some((at, _)) => (&line[..at], line[at..].chars().count()),
+        };
+        shown.fold(sign, &netbox_config::escaped(line.as_bytes()).to_string());
+        if left_out > 0 {
+            shown.leave_out(left_out, "characters");
+        }
     }
     match lines.count() {
-        0 => text,
-        more => text + &format!("  ({more} more lines are not shown)\n"),
+        0 => {}
+        more => shown.leave_out(more, "lines"),
     }
+    shown
 }
 
-fn clipped(line: &str) -> String {
-    match line.char_indices().nth(LONGEST_LINE) {
-        None => netbox_config::escaped(line.as_bytes()).to_string(),
-        Some((at, _)) => {
-            let more = line[at..].chars().count();
-            format!("{} ({more} more characters are not shown)", netbox_config::escaped(&line.as_bytes()[..at]))
+impl Shown {
+    fn fold(&mut self, sign: &str, line: &str) {
+        self.text.push_str(sign);
+        let mut column = 0;
+        for c in line.chars() {
+            // A tab takes eight at most.
+            column += if c == '\t' { 8 } else { 1 };
+            if column > WIDEST {
+                self.text.push_str("\n  : ");
+                column = 1;
+            }
+            self.text.push(c);
         }
+        self.text.push('\n');
+    }
+
+    fn leave_out(&mut self, count: usize, what: &str) {
+        self.is_all = false;
+        self.text.push_str(&format!("  ({count} more {what} are not shown)\n"));
     }
 }
 
@@ -74,31 +113,41 @@ mod tests {
         let old = "# one\nallow = [\n\t\"a.example\",\n]\n";
         let new = "# one\nallow = [\n\t\"a.example\",\n\t\"evil.example\",\n]";
         assert_eq!(
-            changes(old, new),
+            changes(old, new).to_string(),
             "  @@ -1,4 +1,5 @@\n   # one\n   allow = [\n   \t\"a.example\",\n  -]\n  +\t\"evil.example\",\n  +]\n   (no newline at the end of the file)\n"
         );
-        assert_eq!(changes(old, old), "");
+        assert_eq!(changes(old, old).to_string(), "");
     }
 
     #[test]
     fn nothing_of_a_file_steers_the_terminal_or_is_hidden() {
         let text = "a\u{1b}[2K\r# x\u{202e}\n\n\u{a0}\n";
-        assert_eq!(whole(text), "  | a\\x1b[2K\\x0d# x\\u{202e}\n  | \n  | \\u{a0}\n");
-        assert!(changes("", text).contains("+a\\x1b[2K\\x0d# x\\u{202e}\n"));
+        assert_eq!(whole(text).to_string(), "  | a\\x1b[2K\\x0d# x\\u{202e}\n  | \n  | \\u{a0}\n");
+        assert!(changes("", text).to_string().contains("+a\\x1b[2K\\x0d# x\\u{202e}\n"));
+    }
+
+    #[test]
+    fn a_long_line_does_not_begin_anew_where_the_terminal_ends() {
+        let line = format!("#{}netbox: all is well", " ".repeat(WIDEST - 1));
+        assert_eq!(whole(&line).to_string(), format!("  | #{}\n  : netbox: all is well\n", " ".repeat(WIDEST - 1)));
+        let tabs = format!("#{}netbox: all is well", "\t".repeat(13));
+        assert!(whole(&tabs).to_string().contains("\n  : "));
+        assert!(whole(&line).is_all && changes("", &line).is_all);
     }
 
     #[test]
     fn what_is_too_much_is_cut_and_that_is_said() {
-        let text = "x\n".repeat(MOST_LINES + 2);
-        assert!(whole(&text).ends_with("  (2 more lines are not shown)\n"));
-        let line = "é".repeat(LONGEST_LINE + 7);
-        assert_eq!(whole(&line), format!("  | {} (7 more characters are not shown)\n", "é".repeat(LONGEST_LINE)));
+        let shown = whole(&"x\n".repeat(MOST_LINES + 2));
+        assert!(!shown.is_all && shown.to_string().ends_with("  (2 more lines are not shown)\n"));
+        let shown = whole(&"é".repeat(LONGEST_LINE + 7));
+        assert!(!shown.is_all && shown.to_string().ends_with("  (7 more characters are not shown)\n"));
+        assert!(whole(&"x\n".repeat(MOST_LINES)).is_all);
     }
 
     #[test]
     fn the_largest_files_are_compared_in_time() {
-        // As different as can be: half a million lines each, none in common.
+        // As different as can be: tens of thousands of lines each, none in common.
         let of = |start: u32| (0..60_000).map(|n| format!("{}\n", start + n * 2)).collect::<String>();
-        assert!(changes(&of(0), &of(1)).contains("more lines are not shown"));
+        assert!(changes(&of(0), &of(1)).to_string().contains("more lines are not shown"));
     }
 }

@@ -45,7 +45,7 @@ pub struct Files {
 /// A flag or a file is wrong, or the project's file is not trusted.
 pub fn load(arguments: &PolicyArguments, pinned: Option<&str>, asking: Asking) -> Result<Effective, Refused> {
     let command_line = policy_flags::command_line(arguments).map_err(Refused::usage)?;
-    let named = policy_flags::named_file(arguments);
+    let named = policy_flags::named_file(arguments).map_err(Refused::usage)?;
     let profile = policy_flags::profile(arguments).map_err(Refused::usage)?;
     let searched = named.is_none() && !arguments.no_config && asking != Asking::NoProject;
     if let (Some(_), false) = (pinned, searched) {
@@ -95,7 +95,8 @@ fn judge(candidate: &Candidate<'_>, asking: Asking) -> Result<Option<Standing>, 
     let Some(mut terminal) = Terminal::find() else {
         return Err(change.unasked(", and there is no terminal to ask at"));
     };
-    if !terminal.agrees(&change.describe(), change.question()) {
+    let (text, question) = change.describe();
+    if !terminal.agrees(&text, &question) {
         return Err(change.declined());
     }
     change.accept(&store)?;

@@ -95,11 +95,14 @@ pub fn judge(candidate: &Candidate<'_>, store: &Store) -> Result<Verdict, Refuse
     if let Some(pinned) = candidate.pinned {
         return check_pinned(candidate, pinned).map(|()| Verdict::Counts(Some(Standing::Pinned)));
     }
+    let derived = expanded::in_need_of_trust(candidate.expanded);
+    if !candidate.searched && derived.is_empty() {
+        return Ok(Verdict::Counts(None));
+    }
     let directory = candidate.directory();
     let record = store.record(&directory)?;
     let before = record.as_ref().and_then(|record| record.content.as_deref());
     let known_derived = record.as_ref().map(|record| record.derived.clone()).unwrap_or_default();
-    let derived = expanded::in_need_of_trust(candidate.expanded);
     let is_known = match (candidate.text, before) {
         (Some(text), Some(before)) => text.bytes == before.as_bytes(),
         (Some(_), None) => false,

@@ -168,14 +168,17 @@ fn a_file_can_be_named(world: &World) {
     let texts = |flags: &[&str]| sources(&dry_run(&project, flags), "allow").len();
     assert_eq!(texts(&both), 2);
     assert_eq!(texts(&["--no-config", "--config", "policies/ci.toml"]), 1);
-    let outcome = project.netbox(&[]).env("NETBOX_CONFIG", "policies/ci.toml").exec(&client);
+    let outcome = project.netbox(&[]).env("NETBOX_CONFIG", project.path("policies/ci.toml")).exec(&client);
     outcome.exits_with(0).says("hello");
     let flag_wins = ["--config", FILE, "--dry-run"];
-    let outcome = project.netbox(&flag_wins).env("NETBOX_CONFIG", "policies/ci.toml").exec(&["true"]);
+    let outcome = project.netbox(&flag_wins).env("NETBOX_CONFIG", project.path("policies/ci.toml")).exec(&["true"]);
     outcome.exits_with(0).says("unknown.example.com").does_not_say("named-file");
     let set_aside = ["--no-config", "--dry-run"];
-    let outcome = project.netbox(&set_aside).env("NETBOX_CONFIG", "policies/ci.toml").exec(&["true"]);
+    let outcome = project.netbox(&set_aside).env("NETBOX_CONFIG", project.path("policies/ci.toml")).exec(&["true"]);
     outcome.exits_with(0).does_not_say("named-file");
+    // A relative one in the environment would be whatever the next clone brings.
+    let outcome = project.netbox(&[]).env("NETBOX_CONFIG", "policies/ci.toml").exec(&RAN);
+    outcome.exits_with(2).complains("NETBOX_CONFIG").does_not_say("it ran");
     refused(&project, &["--config", "nowhere.toml"], "there is no file `nowhere.toml`");
     project.netbox(&["--config", ""]).exec(&RAN).exits_with(2);
     refused(&project, &["--config", "policies"], "is a directory, not a regular file");

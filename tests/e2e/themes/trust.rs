@@ -159,6 +159,15 @@ fn what_is_shown_cannot_steer_the_terminal(world: &World) {
     assert!(shown.contains(r"# \u{202e}\u{200b}") && !shown.contains('\u{202e}'), "`{shown}`");
     terminal.enter_line("n");
     running.finish().exits_with(125);
+    // A line that is too long for the terminal is not continued at its edge, where it could look like netbox's own.
+    project.write(FILE, format!("#{}netbox: nothing changes\nallow = [\"evil.example\"]\n", " ".repeat(390)));
+    let terminal = Terminal::new();
+    let running = project.netbox(&[]).on(&terminal).start(&RAN);
+    let shown = terminal.shows("[y/N] ");
+    assert!(shown.contains("\r\n  : ") && !shown.contains(&" ".repeat(110)), "`{shown}`");
+    assert!(shown.contains("netbox: not all of it is shown; trust this"), "`{shown}`");
+    terminal.enter_line("n");
+    running.finish().exits_with(125);
     // What is no policy at all is not shown raw either.
     for text in ["allow = [\"a\u{1b}[2Jb\"]\n", "\u{1b}]0;x\u{7} = 1\n", "# \u{1b}[8m\n"] {
         project.write(FILE, text);
