@@ -1,5 +1,6 @@
 //! The files around: those of the project, and those of the user and the machine.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -7,6 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use netbox_config::Source;
 use netbox_config::derived::{Misread, Page, Setting};
 
 use crate::policy::find::Place;
@@ -31,6 +33,8 @@ pub struct Around {
     /// The root of the file system; another one in tests.
     pub system: PathBuf,
     variables: BTreeMap<String, String>,
+    /// The files of the project that were read, as they are shown.
+    seen: RefCell<Vec<Arc<Path>>>,
 }
 
 /// The text of one file, with the path that it is shown by.
@@ -72,7 +76,14 @@ impl Around {
             // What is no text names no host.
             Some((name.into_string().ok()?, value.into_string().ok()?)).filter(|(_, value)| !value.is_empty())
         });
-        Self { project, above, home: places::home(), system: "/".into(), variables: variables.collect() }
+        Self {
+            project,
+            above,
+            home: places::home(),
+            system: "/".into(),
+            variables: variables.collect(),
+            seen: RefCell::default(),
+        }
     }
 
     /// A variable of the environment that is not empty.
@@ -132,7 +143,7 @@ impl Around {
         if bytes.len() as u64 > LARGEST {
             return Err(format!("{} is larger than 32 MiB", shown(&path)));
         }
-        self.text(path, bytes).map(Some)
+        self.project_text(path, bytes).map(Some)
     }
 
     /// A file of the user's or the machine's, or nothing where there is none. Links are followed, as long as nobody else
@@ -147,6 +158,10 @@ impl Around {
             Ok(false) | Err(_) => return Ok(None),
         }
         let Some(text) = way::read(path, Demand::ThisOrRoot).map_err(|refused| refused.text)? else { return Ok(None) };
+        // A variable may lead into the project, and what lies there is the project's.
+        if self.is_in_project(&text.path) {
+            return self.project_text(path.to_owned(), text.bytes).map(Some);
+        }
         self.text(path.to_owned(), text.bytes).map(Some)
     }
 
@@ -171,6 +186,23 @@ impl Around {
         names
     }
 
+    /// Whether a path leads into the project, as far as it is there. A home that is a repository as a whole is the user's.
+    pub fn is_in_project(&self, path: &Path) -> bool {
+        let Some(top) = self.project.last().filter(|top| self.home.as_ref() != Some(top)) else { return false };
+        path.starts_with(top) || path.canonicalize().is_ok_and(|path| path.starts_with(top))
+    }
+
+    /// Whether a file of the project that was read is where this stands.
+    pub fn is_of_project(&self, source: &Source) -> bool {
+        matches!(source, Source::Line { path, .. } if self.seen.borrow().contains(path))
+    }
+
+    fn project_text(&self, path: PathBuf, bytes: Vec<u8>) -> Result<Text, String> {
+        let text = self.text(path, bytes)?;
+        self.seen.borrow_mut().push(Arc::clone(&text.path));
+        Ok(text)
+    }
+
     fn text(&self, path: PathBuf, bytes: Vec<u8>) -> Result<Text, String> {
         let text = String::from_utf8(bytes).map_err(|_| format!("{} is not UTF-8", shown(&path)))?;
         // In the working directory and below, as a person there writes it.
@@ -191,6 +223,7 @@ impl Around {
             home: Some(folder.join("home")),
             system: folder.to_owned(),
             variables: variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            seen: RefCell::default(),
         }
     }
 }

@@ -6,7 +6,6 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use netbox_config::Source;
 use netbox_config::derived::cargo::CargoFile;
@@ -27,8 +26,6 @@ const MOST_INCLUDES: usize = 16;
 pub struct Gathered {
     /// The hosts.
     pub reading: Reading,
-    /// The files of the project among the sources.
-    pub project_files: Vec<Arc<Path>>,
     /// The tool is told to take everything from this machine: no host is no mistake.
     pub is_local: bool,
     /// What was read, for the message that it names no host.
@@ -38,13 +35,6 @@ pub struct Gathered {
 impl Gathered {
     fn new(what: &'static str) -> Self {
         Self { what, ..Self::default() }
-    }
-
-    /// A file of the project, noted as such.
-    fn project_file(&mut self, around: &Around, directory: &Path, name: &str) -> Result<Option<Text>, String> {
-        let text = around.project_file(directory, name)?;
-        self.project_files.extend(text.iter().map(|text| Arc::clone(&text.path)));
-        Ok(text)
     }
 
     fn add(&mut self, reading: Reading) -> Result<(), String> {
@@ -94,7 +84,7 @@ fn npm(around: &Around) -> Result<Gathered, String> {
     for directory in &around.project {
         // In the home it is the user's own, and npm takes it as that.
         if user.as_deref() != Some(&directory.join(".npmrc"))
-            && let Some(text) = gathered.project_file(around, directory, ".npmrc")?
+            && let Some(text) = around.project_file(directory, ".npmrc")?
         {
             projects.push(text.parse(npm::parse)?);
         }
@@ -126,18 +116,8 @@ fn pip(around: &Around) -> Result<Gathered, String> {
         paths.push(around.variable("VIRTUAL_ENV").map(|path| Path::new(path).join("pip.conf")));
         paths.push(named.map(PathBuf::from));
     }
-    // An environment in the project was made by the project.
-    let is_project = |path: &Path| around.project.last().is_some_and(|top| path.starts_with(top));
-    let mut files = Vec::new();
-    for path in paths.into_iter().flatten().filter(|path| path.is_absolute()) {
-        let text = match (path.parent(), is_project(&path)) {
-            (Some(directory), true) => gathered.project_file(around, directory, "pip.conf")?,
-            _ => around.own_file(&path)?,
-        };
-        if let Some(text) = text {
-            files.push(text.parse(pip::parse)?);
-        }
-    }
+    let files = around.own_files(paths.into_iter().map(|path| path.filter(|path| path.is_absolute())))?;
+    let files: Vec<_> = files.iter().map(|text| text.parse(pip::parse)).collect::<Result<_, _>>()?;
     let variables = PipVariables {
         index_url: around.setting("PIP_INDEX_URL"),
         extra_index_url: around.setting("PIP_EXTRA_INDEX_URL"),
@@ -147,7 +127,7 @@ fn pip(around: &Around) -> Result<Gathered, String> {
     gathered.add(told(pip::resolve(&variables, &files))?)?;
     for directory in &around.project {
         for name in around.names(directory, |name| name.starts_with("requirements") && name.ends_with(".txt")) {
-            if let Some(text) = gathered.project_file(around, directory, &name)? {
+            if let Some(text) = around.project_file(directory, &name)? {
                 let reading = text.parse(requirements::parse)?;
                 // Other packages are installed without this file.
                 gathered.add(Reading { takes_default: false, ..reading })?;
@@ -166,7 +146,7 @@ fn cargo(around: &Around) -> Result<Gathered, String> {
     let names = ["config", "config.toml"];
     for directory in around.project.iter().map(|directory| directory.join(".cargo")) {
         for name in names.iter().filter(|_| home.as_ref() != Some(&directory)) {
-            if let Some(text) = gathered.project_file(around, &directory, name)? {
+            if let Some(text) = around.project_file(&directory, name)? {
                 files.push(text.parse(cargo::parse)?);
                 break;
             }
@@ -238,7 +218,7 @@ fn maven(around: &Around) -> Result<Gathered, String> {
     let settings: Vec<_> = settings.iter().map(|text| text.parse(maven::parse)).collect::<Result<_, _>>()?;
     let mut projects = Vec::new();
     for directory in &around.project {
-        if let Some(text) = gathered.project_file(around, directory, "pom.xml")? {
+        if let Some(text) = around.project_file(directory, "pom.xml")? {
             projects.push(text.parse(maven::parse)?);
         }
     }
@@ -256,12 +236,12 @@ fn git(around: &Around) -> Result<Gathered, String> {
     let mut repository: Vec<GitFile> = Vec::new();
     for directory in git_directories(around, top)? {
         for name in ["config", "config.worktree"] {
-            if let Some(text) = gathered.project_file(around, &directory, name)? {
+            if let Some(text) = around.project_file(&directory, name)? {
                 repository.push(text.parse(git::parse)?);
             }
         }
     }
-    if let Some(text) = gathered.project_file(around, top, ".gitmodules")? {
+    if let Some(text) = around.project_file(top, ".gitmodules")? {
         repository.push(text.parse(git::parse)?);
     }
     let elsewhere = git_of_user(around)?;
@@ -325,16 +305,17 @@ fn git_of_user(around: &Around) -> Result<Vec<GitFile>, String> {
 
 /// The lock files of the working directory and of those above it, up to the root of the repository.
 fn lockfile(around: &Around) -> Result<Gathered, String> {
-    let mut gathered = Gathered::new("no lock file");
+    let mut gathered = Gathered::new("the lock file");
+    let mut is_there = false;
     for directory in &around.project {
         for name in lockfile::names() {
-            if let Some(text) = gathered.project_file(around, directory, name)? {
-                gathered.what = "the lock file";
+            if let Some(text) = around.project_file(directory, name)? {
+                is_there = true;
                 gathered.add(text.parse(|page| lockfile::parse(name, page))?)?;
             }
         }
     }
-    if gathered.project_files.is_empty() {
+    if !is_there {
         return Err("there is no lock file here that netbox reads".into());
     }
     Ok(gathered)

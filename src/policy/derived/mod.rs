@@ -19,10 +19,6 @@ mod gather;
 mod question;
 mod tool;
 
-use std::path::Path;
-use std::sync::Arc;
-
-use netbox_config::Source;
 use netbox_config::derived::{Misread, Named, Reading};
 
 use super::expanded::{DerivedRule, Expanded};
@@ -42,13 +38,16 @@ pub fn expand(preset: &str, place: Option<&Place>) -> Expanded {
     });
     let notes = gathered.as_ref().map_or_else(|_| Vec::new(), |gathered| gathered.notes(preset));
     Expanded { preset: preset.to_owned(), outcome: gathered.and_then(Gathered::into_rules), is_projects: false, notes }
+    Expanded { preset: preset.to_owned(), outcome: gathered.and_then(|gathered| gathered.into_rules(&around)), notes }
 }
 
 /// Adds where the downloads of a preset's index lie, if an index of the user's own is asked that has not been before.
 /// Whether it did: the policy is then to be made anew.
 pub fn add_downloads(expanded: &mut Expanded, place: Option<&Place>) -> bool {
     let (Some(question), Ok(rules)) = (question::of(&expanded.preset), &mut expanded.outcome) else { return false };
-    let known = rules.iter().filter(|rule| !rule.of_project).map(|rule| rule.rule.clone()).collect();
+    // What was remembered of it is not part of the question.
+    let is_index = |rule: &&DerivedRule| !rule.of_project && rule.source != question.source_of_downloads();
+    let known = rules.iter().filter(is_index).map(|rule| rule.rule.clone()).collect();
     let found = question.answer_downloads(known, &Around::here(place), &Answers::of_user());
     let new: Vec<DerivedRule> =
         found.into_iter().filter(|new| rules.iter().all(|rule| rule.rule != new.rule)).collect();
@@ -65,8 +64,8 @@ impl Gathered {
     }
 
     /// The rules, or why there are none.
-    fn into_rules(self) -> Result<Vec<DerivedRule>, String> {
-        let Self { reading, project_files, is_local, what } = self;
+    fn into_rules(self, around: &Around) -> Result<Vec<DerivedRule>, String> {
+        let Self { reading, is_local, what } = self;
         if reading.named.is_empty() && !is_local {
             let left_out: Vec<_> =
                 reading.left_out.iter().map(|left| format!("{}: {}", left.source, left.why)).collect();
@@ -77,15 +76,11 @@ impl Gathered {
         }
         let rule = |named: Named| DerivedRule {
             rule: named.to_string(),
-            of_project: is_of_project(&named.source, &project_files),
+            of_project: around.is_of_project(&named.source),
             source: named.source,
         };
         Ok(reading.named.into_iter().map(rule).collect())
     }
-}
-
-fn is_of_project(source: &Source, project_files: &[Arc<Path>]) -> bool {
-    matches!(source, Source::Line { path, .. } if project_files.contains(path))
 }
 
 /// A reading, with the error as a person is told it.

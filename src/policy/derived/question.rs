@@ -123,7 +123,7 @@ fn prepare_cargo(directory: &Path, around: &Around) -> Prepared {
     fs::write(directory.join("lib.rs"), "")?;
     let home = directory.join("cargo");
     fs::create_dir(&home)?;
-    if let Some(own) = around.named_or_home("CARGO_HOME", ".cargo") {
+    if let Some(own) = around.named_or_home("CARGO_HOME", ".cargo").filter(|own| !around.is_in_project(own)) {
         for name in ["config", "config.toml", "credentials", "credentials.toml"] {
             if own.join(name).exists() {
                 symlink(own.join(name), home.join(name))?;
@@ -157,8 +157,7 @@ impl Question {
                 Err(why) => return Err(format!("{} names no host, and {why}", gathered.what)),
             }
         }
-        let project = &gathered.project_files;
-        let own = gathered.reading.named.iter().filter(|named| !super::is_of_project(&named.source, project));
+        let own = gathered.reading.named.iter().filter(|named| !around.is_of_project(&named.source));
         let known: Vec<_> = own.map(ToString::to_string).collect();
         if let Some(hosts) = self.remembered_downloads(&known, around, answers) {
             let downloads = self.named(&hosts, &self.source_of_downloads());
@@ -184,7 +183,7 @@ impl Question {
             let answer = words.join("\n");
             return go::resolve(&GoVariables::of_answer(&answer, &source)).map_err(|misread| misread.to_string());
         }
-        let named = self.named(&words, &source);
+        let named = self.named(&words, &Source::Tool(source.into()));
         if named.is_empty() {
             return Err(format!("`{}`, which was asked, goes to none", tool.name()));
         }
@@ -216,8 +215,9 @@ impl Question {
         Key::new(self.preset, "downloads", tool, &tool::environment(self.variables, around), known)
     }
 
-    fn source_of_downloads(&self) -> String {
-        format!("where {}'s index has its downloads", self.preset)
+    /// What is said of a rule for downloads.
+    pub fn source_of_downloads(&self) -> Source {
+        Source::Tool(format!("where {}'s index has its downloads", self.preset).into())
     }
 
     fn find(&self, around: &Around) -> Result<Tool, String> {
@@ -237,11 +237,11 @@ impl Question {
     }
 
     /// Those of these hosts that a derived preset can stand for.
-    fn named(&self, hosts: &[String], source: &str) -> Vec<Named> {
+    fn named(&self, hosts: &[String], source: &Source) -> Vec<Named> {
         let parse = |text: &String| {
             let (host, port) = text.rsplit_once(':')?;
             let host = HostName::parse_wire(host.as_bytes()).ok().filter(is_public)?;
-            Some(Named { host, port: Port::parse(port.as_bytes()).ok()?, source: Source::Tool(source.into()) })
+            Some(Named { host, port: Port::parse(port.as_bytes()).ok()?, source: source.clone() })
         };
         hosts.iter().filter_map(parse).collect()
     }

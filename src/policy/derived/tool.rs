@@ -82,7 +82,8 @@ fn folders(around: &Around) -> impl Iterator<Item = PathBuf> {
     std::env::split_paths(&path).filter(is_fit).collect::<Vec<_>>().into_iter()
 }
 
-/// The caller's variables of these names, and those that every tool gets.
+/// The caller's variables of these names, and those that every tool gets. None that leads into the project: what the tool
+/// read there would be taken for the user's word.
 pub fn environment(names: &[&str], around: &Around) -> Vec<(String, OsString)> {
     let is_wanted = |name: &str| {
         let fits = |wanted: &&str| match wanted.strip_suffix('*') {
@@ -93,7 +94,7 @@ pub fn environment(names: &[&str], around: &Around) -> Vec<(String, OsString)> {
     };
     let mut environment: Vec<(String, OsString)> = around
         .variables()
-        .filter(|(name, _)| is_wanted(name))
+        .filter(|(name, value)| is_wanted(name) && !value.split(':').any(|path| around.is_in_project(Path::new(path))))
         .map(|(name, value)| (name.to_owned(), value.into()))
         .collect();
     // Folders of the project are no place to find an interpreter in either.
@@ -122,7 +123,8 @@ impl Room {
     /// # Errors
     /// It cannot be made.
     pub fn new(around: &Around) -> io::Result<Self> {
-        let caches = around.named_or_home("XDG_CACHE_HOME", ".cache").ok_or(io::ErrorKind::NotFound)?.join("netbox");
+        let named = around.named_or_home("XDG_CACHE_HOME", ".cache").filter(|path| !around.is_in_project(path));
+        let caches = named.or_else(|| around.in_home(".cache")).ok_or(io::ErrorKind::NotFound)?.join("netbox");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&caches)?;
         let metadata = fs::symlink_metadata(&caches)?;
         owner::check_directory(&caches, &metadata, Demand::ThisOrRoot).map_err(|why| io::Error::other(why.text))?;

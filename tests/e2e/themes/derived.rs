@@ -19,6 +19,7 @@ tests![
     a_tool_in_a_folder_for_everybody_is_not_run needs [],
     a_tool_starts_in_an_empty_folder_below_no_folder_for_everybody needs [CURL],
     what_is_left_out_is_told needs [CURL],
+    a_variable_that_leads_into_the_project_tells_a_tool_nothing needs [CURL],
     the_users_own_files_count_as_they_are needs [CURL],
     a_file_of_the_project_counts_once_it_is_trusted needs [CURL],
     a_command_that_edits_the_projects_files_gains_nothing needs [CURL],
@@ -108,21 +109,23 @@ fn a_tool_is_asked_where_it_goes_and_its_index_where_downloads_lie(world: &World
 }
 
 fn an_answer_is_remembered_and_no_tool_is_asked_again(world: &World) {
-    let index = world.zone().host("derived-once");
-    let url = index.http("/");
+    let (index, files) = (world.zone().host("derived-once"), world.zone().host("derived-once-files"));
+    let (index_url, files_url) = (index.http("/"), files.http("/"));
     let user = User::new(world);
     let count = user.home.join("count");
-    user.has_program("bin/npm", &format!("echo asked >> {}; curl -sf {url}", count.display()));
+    let script = format!("echo asked >> {}; curl -sf {index_url} && curl -sf {files_url}", count.display());
+    user.has_program("bin/npm", &script);
     let asked = || fs::read_to_string(&count).map_or(0, |text| text.lines().count());
-    for _ in 0..2 {
-        user.netbox(&["--allow", "@npm"], &curl(&[&url])).exits_with(0).says("hello derived-once");
+    let client = curl(&[&index_url, &files_url]);
+    for _ in 0..3 {
+        user.netbox(&["--allow", "@npm"], &client).exits_with(0).says("hello derived-once-files");
         // For its index, and for where downloads lie.
         assert_eq!(asked(), 2);
     }
     assert!(user.remembered("npm-default.json").expect("it is kept").contains("derived-once.example.com:80"));
     // Another tool at its place has to say it itself.
-    user.has_program("bin/npm", &format!("echo asked >> {}; curl -sf {url} ", count.display()));
-    user.netbox(&["--allow", "@npm"], &curl(&[&url])).exits_with(0);
+    user.has_program("bin/npm", &format!("{script} "));
+    user.netbox(&["--allow", "@npm"], &client).exits_with(0);
     assert_eq!(asked(), 4);
 }
 
@@ -180,6 +183,23 @@ fn a_tool_starts_in_an_empty_folder_below_no_folder_for_everybody(world: &World)
     assert!(!read("environment").contains("s3cret") && !read("environment").contains("NODE_OPTIONS"));
     // Nothing is left of it.
     assert_eq!(fs::read_dir(folder).expect("own folder").count(), 0);
+}
+
+fn a_variable_that_leads_into_the_project_tells_a_tool_nothing(world: &World) {
+    let (good, evil) = (world.zone().host("derived-own"), world.zone().host("derived-foreign"));
+    let (good_url, evil_url) = (good.http("/"), evil.http("/"));
+    let user = User::new(world);
+    // An npm that does what the file says, or else goes to its default.
+    user.has_program("bin/npm", &format!("curl -sf $(cat ${{npm_config_userconfig:-no}} 2>&- || echo {good_url})"));
+    user.write("src/project/npmrc", &evil_url);
+    let run = |run: Run<'_>, words: &[&str]| {
+        user.in_project(run).env("npm_config_userconfig", user.project.join("npmrc")).exec(words)
+    };
+    run(world.bare(), &["npm"]).says("hello derived-foreign");
+    let client = curl(&["--include", &good_url, &evil_url]);
+    let outcome = run(world.netbox(&["--allow", "@npm"]), &client);
+    outcome.allowed(&good.name, 80, "listed");
+    outcome.refused(&evil.name, 80, "not-listed");
 }
 
 fn what_is_left_out_is_told(world: &World) {

@@ -1,6 +1,6 @@
 //! Where the files are, and which counts: folders with files, and what a preset comes to there.
 
-use super::super::{DerivedRule, Gathered};
+use super::super::DerivedRule;
 use super::*;
 
 /// What a preset comes to in a folder with these files: the rules with where they are from, a `*` at those that a file
@@ -14,9 +14,13 @@ fn show(preset: &str, variables: &[(&str, &str)], files: &[(&str, &str)]) -> Str
         fs::create_dir_all(path.parent().expect("in the folder")).expect("own folder");
         fs::write(path, text).expect("own folder");
     }
-    let gathered = gather(preset, &Around::in_folder(&top, variables));
+    let variables: Vec<_> =
+        variables.iter().map(|(name, value)| (*name, value.replace("TOP", &top.to_string_lossy()))).collect();
+    let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let around = Around::in_folder(&top, &variables);
+    let gathered = gather(preset, &around);
     let takes_default = gathered.as_ref().is_ok_and(|gathered| gathered.reading.takes_default);
-    let shown = match gathered.and_then(Gathered::into_rules) {
+    let shown = match gathered.and_then(|gathered| gathered.into_rules(&around)) {
         Ok(rules) => {
             let rule =
                 |rule: &DerivedRule| format!("{}{} {}", if rule.of_project { "*" } else { "" }, rule.rule, rule.source);
@@ -211,4 +215,32 @@ fn a_file_of_the_project_that_is_none_is_an_error() {
     nix::unistd::mkfifo(&top.join("project/.npmrc"), nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
     let why = gather("npm", &around).expect_err("a FIFO");
     assert!(why.contains("is a FIFO"), "{why}");
+}
+
+#[test]
+fn a_variable_that_leads_into_the_project_makes_nothing_the_users() {
+    let npmrc = ("project/conf/npmrc", "registry=https://inner.example.com/");
+    let pip = ("project/venv/pip.conf", "[global]\nindex-url = https://inner.example.com/");
+    let cargo = ("project/cargo/config.toml", "[registries.x]\nindex = \"sparse+https://inner.example.com/\"");
+    let go = ("project/go.env", "GOPROXY=https://inner.example.com\nGOSUMDB=off");
+    for (preset, variable, value, file, expected) in [
+        (
+            "npm",
+            "npm_config_userconfig",
+            "TOP/project/conf/npmrc",
+            npmrc,
+            "*inner.example.com:443 /project/conf/npmrc:1",
+        ),
+        ("pip", "VIRTUAL_ENV", "TOP/project/venv", pip, "*inner.example.com:443 /project/venv/pip.conf:2"),
+        (
+            "cargo",
+            "CARGO_HOME",
+            "TOP/project/cargo",
+            cargo,
+            "*inner.example.com:443 /project/cargo/config.toml:2; default",
+        ),
+        ("go", "GOENV", "TOP/project/go.env", go, "*inner.example.com:443 /project/go.env:1"),
+    ] {
+        assert_eq!(show(preset, &[(variable, value)], &[file]), expected);
+    }
 }
