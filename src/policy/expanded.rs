@@ -29,6 +29,9 @@ pub struct DerivedRule {
     /// Whether a file of the project wrote it, which anybody may have written who can write there; else it is of the
     /// user's or the system's own configuration, or a tool's default.
     pub of_project: bool,
+    /// Whether it is where an index of the user's has its downloads, by that index's own word. Whoever trusts the index
+    /// trusts that.
+    pub of_index: bool,
 }
 
 /// What a policy is compiled with: all of it but those rules in need of trust that `keep` does not take.
@@ -74,7 +77,7 @@ pub fn sources(expanded: &[Expanded], wanted: impl Fn(&Derived) -> bool) -> Vec<
 
 impl Expanded {
     fn needs_trust(&self, rule: &DerivedRule) -> bool {
-        rule.of_project || self.is_projects
+        rule.of_project || (self.is_projects && !rule.of_index)
     }
 
     fn derived(&self, rule: &DerivedRule) -> Derived {

@@ -37,8 +37,12 @@ pub fn expand(preset: &str, place: Option<&Place>) -> Expanded {
         None => Ok(gathered),
     });
     let notes = gathered.as_ref().map_or_else(|_| Vec::new(), |gathered| gathered.notes(preset));
-    Expanded { preset: preset.to_owned(), outcome: gathered.and_then(Gathered::into_rules), is_projects: false, notes }
-    Expanded { preset: preset.to_owned(), outcome: gathered.and_then(|gathered| gathered.into_rules(&around)), notes }
+    Expanded {
+        preset: preset.to_owned(),
+        outcome: gathered.and_then(|gathered| gathered.into_rules(&around)),
+        is_projects: false,
+        notes,
+    }
 }
 
 /// Adds where the downloads of a preset's index lie, if an index of the user's own is asked that has not been before.
@@ -46,7 +50,7 @@ pub fn expand(preset: &str, place: Option<&Place>) -> Expanded {
 pub fn add_downloads(expanded: &mut Expanded, place: Option<&Place>) -> bool {
     let (Some(question), Ok(rules)) = (question::of(&expanded.preset), &mut expanded.outcome) else { return false };
     // What was remembered of it is not part of the question.
-    let is_index = |rule: &&DerivedRule| !rule.of_project && rule.source != question.source_of_downloads();
+    let is_index = |rule: &&DerivedRule| !rule.of_project && !rule.of_index;
     let known = rules.iter().filter(is_index).map(|rule| rule.rule.clone()).collect();
     let found = question.answer_downloads(known, &Around::here(place), &Answers::of_user());
     let new: Vec<DerivedRule> =
@@ -77,6 +81,7 @@ impl Gathered {
         let rule = |named: Named| DerivedRule {
             rule: named.to_string(),
             of_project: around.is_of_project(&named.source),
+            of_index: question::is_of_index(&named.source),
             source: named.source,
         };
         Ok(reading.named.into_iter().map(rule).collect())

@@ -137,6 +137,11 @@ fn prepare_cargo(directory: &Path, around: &Around) -> Prepared {
     Ok(variables)
 }
 
+/// Whether it is an index that told of this.
+pub fn is_of_index(source: &Source) -> bool {
+    QUESTIONS.iter().any(|question| *source == question.source_of_downloads())
+}
+
 /// The question of a preset whose tool is asked.
 pub fn of(preset: &str) -> Option<&'static Question> {
     QUESTIONS.iter().find(|question| question.preset == preset)
@@ -199,7 +204,12 @@ impl Question {
         let Ok(hosts) = self.ask(&tool, around, Reachable::These(&known)) else { return Vec::new() };
         answers.remember(&self.key_of_downloads(&tool, &known, around), &hosts);
         let named = self.named(&hosts, &self.source_of_downloads()).into_iter();
-        let rule = |named: Named| DerivedRule { rule: named.to_string(), source: named.source, of_project: false };
+        let rule = |named: Named| DerivedRule {
+            rule: named.to_string(),
+            source: named.source,
+            of_project: false,
+            of_index: true,
+        };
         named.map(rule).collect()
     }
 
@@ -216,7 +226,7 @@ impl Question {
     }
 
     /// What is said of a rule for downloads.
-    pub fn source_of_downloads(&self) -> Source {
+    fn source_of_downloads(&self) -> Source {
         Source::Tool(format!("where {}'s index has its downloads", self.preset).into())
     }
 

@@ -25,6 +25,7 @@ tests![
     a_command_that_edits_the_projects_files_gains_nothing needs [CURL],
     a_command_that_edits_the_files_of_a_trusted_policy_gains_nothing needs [CURL],
     what_was_accepted_for_one_profile_stays_accepted_beside_another needs [],
+    a_trusted_policy_covers_where_the_downloads_of_its_index_lie needs [CURL],
     a_service_is_for_no_project needs [],
     a_file_that_is_none_is_an_error_at_once needs [],
     no_password_of_a_url_is_shown needs [],
@@ -322,6 +323,23 @@ fn a_command_that_edits_the_files_of_a_trusted_policy_gains_nothing(world: &Worl
         user.words(&["trust"]).exits_with(0);
     }
     user.netbox(&[], &["touch", "ran"]).exits_with(0);
+}
+
+fn a_trusted_policy_covers_where_the_downloads_of_its_index_lie(world: &World) {
+    let (index, files) = (world.zone().host("derived-trusted"), world.zone().host("derived-trusted-files"));
+    let (index_url, files_url) = (index.http("/"), files.http("/"));
+    let user = User::new(world);
+    user.has_npm(&index_url, &files_url);
+    user.write("src/project/netbox.toml", "allow = [\"@npm\"]\n");
+    let client = curl(&[&index_url, &files_url]);
+    let mark = world.mark();
+    // Nobody is called before the file is trusted.
+    user.words(&["run", "--", "true"]).exits_with(125).complains("is not trusted");
+    user.words(&["trust"]).exits_with(0).says("derived-trusted.example.com:80");
+    world.assert_untouched(mark, &index);
+    for _ in 0..2 {
+        user.netbox(&[], &client).exits_with(0).says("hello derived-trusted-files");
+    }
 }
 
 fn what_was_accepted_for_one_profile_stays_accepted_beside_another(world: &World) {

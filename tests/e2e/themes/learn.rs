@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::outcome::Outcome;
 use crate::programs::{CURL, PYTHON, curl, probe};
 use crate::run::Run;
+use crate::terminal::Terminal;
 use crate::tests;
 use crate::world::World;
 
@@ -13,8 +14,8 @@ tests![
     what_a_command_needed_is_written_and_then_enough needs [CURL, PYTHON],
     a_host_that_a_server_leads_to_is_needed_too needs [CURL],
     nothing_is_written_unasked needs [CURL],
-    a_yes_at_the_terminal_writes_it needs [CURL, PYTHON],
-    a_no_at_the_terminal_does_not needs [CURL, PYTHON],
+    a_yes_at_the_terminal_writes_it needs [CURL],
+    a_no_at_the_terminal_does_not needs [CURL],
     what_is_refused_is_told_and_not_proposed needs [CURL],
     what_was_only_looked_up_is_not_proposed needs [PYTHON],
     what_fails_on_the_far_side_is_not_proposed needs [CURL],
@@ -122,39 +123,23 @@ fn nothing_is_written_unasked(world: &World) {
     assert_eq!(user.file(), None, "{outcome}");
 }
 
-/// `netbox learn` at a terminal, on which this is typed once the question is there.
-fn at_a_terminal(user: &User, typed: &str, url: &str) -> Outcome {
-    let script = r#"
-import os, pty, sys
-child, terminal = pty.fork()
-if child == 0:
-    os.execv(sys.argv[2], sys.argv[2:])
-seen, answered = b"", False
-while True:
-    try:
-        read = os.read(terminal, 65536)
-    except OSError:
-        break
-    if not read:
-        break
-    seen += read
-    if not answered and b"[y/N]" in seen:
-        os.write(terminal, sys.argv[1].encode() + b"\n")
-        answered = True
-sys.stdout.buffer.write(seen)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"#;
-    let netbox = user.world.netbox_path().to_string_lossy().into_owned();
-    let client = curl(&[url]);
-    let words = [&["python3", "-c", script, typed, &netbox, "learn", "--"][..], &client].concat();
-    user.at_home(user.world.bare()).exec(&words)
+/// `netbox learn` at a terminal, on which this is typed once the question is there. The value is what it showed.
+fn at_a_terminal(user: &User, typed: &str, url: &str) -> String {
+    let terminal = Terminal::new();
+    let words = [&["learn", "--"][..], &curl(&[url])].concat();
+    let run = user.at_home(user.world.netbox_words()).on(&terminal).start(&words);
+    let shown = terminal.shows("[y/N] ");
+    terminal.enter_line(typed);
+    run.finish().exits_with(0);
+    shown
 }
 
 fn a_yes_at_the_terminal_writes_it(world: &World) {
     let host = world.zone().host("learn-yes");
     let user = User::new(world);
     let url = host.http("/");
-    at_a_terminal(&user, "y", &url).exits_with(0).says("learn-yes.example.com").says("wrote");
+    let shown = at_a_terminal(&user, "y", &url);
+    assert!(shown.contains("+allow = [\"learn-yes.example.com\"]"), "`{shown}`");
     assert_eq!(user.rules(), [host.name]);
     user.run(&curl(&[&url])).exits_with(0).says("hello learn-yes");
 }
@@ -163,7 +148,7 @@ fn a_no_at_the_terminal_does_not(world: &World) {
     let host = world.zone().host("learn-no");
     let user = User::new(world);
     for no in ["n", ""] {
-        at_a_terminal(&user, no, &host.http("/")).exits_with(0).says("nothing is written");
+        at_a_terminal(&user, no, &host.http("/"));
         assert_eq!(user.file(), None);
     }
 }
