@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::termios::{FlushArg, tcflush};
 use nix::unistd::{getpgrp, tcgetpgrp};
 
 /// How long an answer is waited for. None is a no.
@@ -49,6 +50,8 @@ impl Terminal {
 
     /// Shows a text, asks, and waits for the answer. Whatever is not a yes is a no.
     pub fn agrees(&mut self, text: &str, question: &str) -> bool {
+        // What was typed before is no answer: pasted lines, or a yes to another program.
+        let _ = tcflush(&self.input, FlushArg::TCIFLUSH);
         // In one piece, so that nothing comes between. Whoever sees no question cannot answer it.
         let shown = format!("{text}{question} [y/N] ");
         if io::stderr().write_all(shown.as_bytes()).is_err() {
