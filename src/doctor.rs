@@ -57,7 +57,7 @@ const MECHANISMS: [(&str, &[Step]); 11] = [
     ("capture", &[Step::Listeners, Step::SelfTest]),
     ("resolver", &[Step::ResolverFiles]),
     ("/proc", &[Step::Proc, Step::LowPorts, Step::ReadOnlyKernelFiles]),
-    ("/dev", &[Step::Devices]),
+    ("/dev", &[Step::Devices, Step::Terminal]),
     (
         "confinement of the command",
         &[
@@ -117,6 +117,7 @@ fn trial(protected: Vec<Protected>) -> Result<Stood, Failure> {
         environment: env::vars_os().collect(),
         directory,
         hidden: Vec::new(),
+        interactive: false,
         devices: Vec::new(),
         protected,
         unix_sockets: Vec::new(),

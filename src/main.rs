@@ -13,6 +13,7 @@ mod duration;
 mod environment;
 mod event_sink;
 mod generate;
+mod interruptions;
 mod learn;
 mod passed;
 mod policy;

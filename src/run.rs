@@ -142,6 +142,7 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
         environment: environment(&arguments, reach, &id, voice),
         directory,
         hidden: sink.iter().filter_map(|sink| sink.place.clone()).collect(),
+        interactive: true,
         devices,
         protected: protected.protected,
         unix_sockets,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use std::{fs, future, io};
 
 use netbox_config::Policy;
-use netbox_launcher::{Listeners, Outcome, Sandbox, read_refused};
+use netbox_launcher::{Listeners, News, Outcome, Sandbox, read_refused};
 use netbox_proxy::dns::{HostRecords, Names, search_domains};
 use netbox_proxy::events::Events;
 use netbox_proxy::facts::Facts;
@@ -100,7 +100,7 @@ async fn join(
     let report = watch(sandbox.as_fd().try_clone_to_owned()?)?;
     let mut patience = pin!(run_out(timeout));
     let mut timed_out = false;
-    loop {
+    let outcome = 'running: loop {
         tokio::select! {
             // In this order, so that what happened before the end is told before it.
             biased;
@@ -117,18 +117,42 @@ async fn join(
                 timed_out = true;
             }
             ready = report.readable() => {
-                drop(ready?);
-                break;
+                let mut ready = ready?;
+                while let Some(news) = sandbox.news() {
+                    match news {
+                        News::Stopped(signal) => sandbox.stop_along(signal),
+                        News::Ended(outcome) => break 'running outcome,
+                    }
+                }
+                ready.clear_ready();
             }
         }
-    }
-    let outcome = sandbox.outcome();
+    };
+    written(sandbox, &mut signals).await?;
     if let Some(log) = &log {
         read_refused(log.get_ref(), |destination| session.note_udp_refused(destination));
     }
     let _ = departed.send(());
     proxy.await?;
-    Ok(if timed_out { Ended::TimedOut } else { Ended::Sandbox(outcome) })
+    Ok(match outcome {
+        _ if timed_out => Ended::TimedOut,
+        Outcome::Lost if signals.have_killed() => Ended::Sandbox(Outcome::Killed(libc::SIGINT)),
+        outcome => Ended::Sandbox(outcome),
+    })
+}
+
+/// Waits until all that the command wrote to its terminal is on the user's, which takes as long as that one is held up, or
+/// until a signal asks netbox to end.
+async fn written(sandbox: &mut Sandbox, signals: &mut Signals) -> io::Result<()> {
+    let Some(progress) = sandbox.progress().map(|fd| fd.try_clone_to_owned()).transpose()? else { return Ok(()) };
+    let progress = watch(progress)?;
+    while !sandbox.is_written() {
+        tokio::select! {
+            ready = progress.readable() => ready?.clear_ready(),
+            () = signals.end() => break,
+        }
+    }
+    Ok(())
 }
 
 /// Ends after this time; never, without one.

@@ -7,7 +7,8 @@
 //!    it, in which every mount is locked to the one above (mount_namespaces(7)). In pid 1's none is: that namespace comes
 //!    apart when pid 1 ends, and pid 1 leaves it before the kernel kills the others; who had a directory of it open would
 //!    reach what is below the mounts for that moment.
-//! 2. [`leave_the_session`]: no controlling terminal, no process group, no keyring of the user's.
+//! 2. [`leave_the_keyring`]: no keyring of the user's. Pid 1, which leads the session, has put it into a process group of
+//!    its own.
 //! 3. [`drop_privileges`]: a user's command has no capability and can gain none. Root's keeps those of the nested
 //!    namespace, which owns nothing but the copy of the mounts: enough for chown and for changing to another user, not
 //!    for networks.
@@ -29,7 +30,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
-use nix::unistd::{AccessFlags, access, chdir, setsid};
+use nix::unistd::{AccessFlags, access, chdir};
 
 use crate::devices::Device;
 use crate::error::{At, Failure, Step};
@@ -54,6 +55,9 @@ pub struct Spec {
     pub directory: PathBuf,
     /// Files of netbox's own, absolute and without links, that read as empty inside and cannot be written.
     pub hidden: Vec<PathBuf>,
+    /// Whether the command is to have the terminal that netbox was started from, if there is one; else it has one that
+    /// nobody types at, unless it asks for more.
+    pub interactive: bool,
     /// Devices of the host that the command has besides the usual ones.
     pub devices: Vec<Device>,
     /// What decides later runs.
@@ -81,7 +85,7 @@ pub(crate) fn become_command(spec: &Spec, mask: &SigSet, channel: &Channel) {
 /// Everything up to `exec`; its error is the value, because all before it went well.
 fn prepare(spec: &Spec, mask: &SigSet, channel: &Channel) -> Result<Errno, Failure> {
     enter_nested_user_namespace(channel)?;
-    leave_the_session()?;
+    leave_the_keyring()?;
     chdir(&spec.directory).at(Step::WorkingDirectory, &format!("`{}`", spec.directory.display()))?;
     drop_privileges()?;
     come_under_supervision(channel)?;
@@ -141,8 +145,7 @@ fn enter_nested_user_namespace(channel: &Channel) -> Result<(), Failure> {
     }
 }
 
-fn leave_the_session() -> Result<(), Failure> {
-    setsid().at(Step::Privileges, "setsid")?;
+fn leave_the_keyring() -> Result<(), Failure> {
     match sys::join_fresh_session_keyring() {
         // A kernel or a container without keyrings has none to leak.
         Err(Errno::ENOSYS | Errno::EPERM | Errno::EOPNOTSUPP) => Ok(()),

@@ -4,7 +4,8 @@
 //! host defeats the mounts. So from 3 up everything is closed, in every process of ours, but what was asked for by number
 //! ([`passed`](crate::passed)). That, and 0, 1 and 2, are looked at:
 //!
-//! * files, pipes, terminals, connected unix stream and seqpacket sockets, and the harmless devices pass;
+//! * files, pipes, connected unix stream and seqpacket sockets, and the harmless devices pass;
+//! * a terminal stays outside: the command gets a pseudo-terminal in its place ([`terminal`](crate::terminal));
 //! * an internet stream socket stays outside and is relayed through a pipe (connecting it elsewhere is a matter of two
 //!   system calls);
 //! * all else is refused: unix datagram and unconnected sockets, directories, other devices, and what has no file type
@@ -27,6 +28,7 @@ use nix::unistd::pipe2;
 use crate::error::{At, Failure, Step};
 use crate::relay::Relay;
 use crate::sys;
+use crate::terminal::Settings;
 
 /// Closes everything from 3 up but `keep`, in the calling process.
 ///
@@ -66,23 +68,28 @@ pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
 pub(crate) struct Standard {
     /// What stands in for the number, where it is not inherited as it is.
     pub(crate) replacements: [Option<OwnedFd>; 3],
+    /// The pseudo-terminal that is to stand in for those that are terminals.
+    pub(crate) terminal: Option<Settings>,
     relays: Vec<Relay>,
 }
 
 pub(crate) enum Verdict {
     Pass,
+    Terminal,
     Relay,
     Refuse(&'static str),
 }
 
 impl Standard {
-    /// Judges 0, 1 and 2 of this process.
-    pub(crate) fn judge() -> Result<Self, Failure> {
-        let mut standard = Standard { replacements: [None, None, None], relays: Vec::new() };
+    /// Judges 0, 1 and 2 of this process. `attend`: the command is to have the terminal, if there is one.
+    pub(crate) fn judge(attend: bool) -> Result<Self, Failure> {
+        let mut standard = Standard { replacements: [None, None, None], terminal: None, relays: Vec::new() };
+        let mut terminals = [false; 3];
         let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
         for (number, fd) in [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()].into_iter().enumerate() {
             match judge(fd).at(Step::Descriptors, &format!("descriptor {number}"))? {
                 Verdict::Pass => {}
+                Verdict::Terminal => terminals[number] = true,
                 Verdict::Refuse(what) => {
                     return Err(refusal(number as RawFd, what));
                 }
@@ -96,6 +103,7 @@ impl Standard {
                 }
             }
         }
+        standard.terminal = Settings::read(terminals, attend)?;
         Ok(standard)
     }
 
@@ -148,7 +156,7 @@ fn judge_file(fd: BorrowedFd, flags: OFlag) -> nix::Result<Verdict> {
 fn judge_device(major: u64, minor: u64, fd: BorrowedFd) -> Verdict {
     match (major, minor) {
         (1, 3 | 5 | 7 | 8 | 9) => Verdict::Pass,
-        _ if nix::unistd::isatty(fd).unwrap_or(false) => Verdict::Pass,
+        _ if nix::unistd::isatty(fd).unwrap_or(false) => Verdict::Terminal,
         _ => Verdict::Refuse("a device"),
     }
 }

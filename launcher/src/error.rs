@@ -44,6 +44,8 @@ pub enum Step {
     ReadOnlyKernelFiles,
     /// A `/dev` of the sandbox's own.
     Devices,
+    /// The pseudo-terminal that the command has in the place of the user's.
+    Terminal,
     /// Handing the sockets to netbox.
     HandOver,
     /// `fork(2)` of the command's process.
@@ -62,7 +64,7 @@ pub enum Step {
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 24] = [
+    pub const ALL: [Step; 25] = [
         Step::Descriptors,
         Step::ControlSocket,
         Step::Namespaces,
@@ -80,6 +82,7 @@ impl Step {
         Step::Proc,
         Step::ReadOnlyKernelFiles,
         Step::Devices,
+        Step::Terminal,
         Step::HandOver,
         Step::Fork,
         Step::NestedUserNamespace,
@@ -114,6 +117,7 @@ impl Step {
             Step::Proc => "mount a fresh `/proc`",
             Step::Devices => "put a new `/dev` in place",
             Step::ReadOnlyKernelFiles => "make the kernel's files read-only",
+            Step::Terminal => "make the command's terminal",
             Step::HandOver => "hand the listeners to the proxy",
             Step::Fork => "start the command's process",
             Step::NestedUserNamespace => "create the command's user namespace",
@@ -177,6 +181,10 @@ impl Step {
             (Step::UnixSockets, libc::EINVAL | libc::ENOSYS | libc::ENOPROTOOPT) => Some(
                 "the kernel lacks seccomp's user notification, `pidfd_getfd` or `SO_NETNS_COOKIE`: Linux 5.14 or newer is needed",
             ),
+            (Step::Terminal, libc::ENOENT | libc::ENXIO | libc::ENODEV) => Some(
+                "the kernel has no pseudo-terminals (devpts): run with standard input, output and error redirected, to pipes for one",
+            ),
+            (Step::Terminal, libc::ENOSPC) => Some("too many pseudo-terminals are in use: see `sysctl kernel.pty`"),
             (_, libc::EMFILE) => Some("too many open files: raise the limit with `ulimit -n`"),
             (_, libc::ENOMEM) => Some("the machine, or this process's control group, is out of memory"),
             _ => None,

@@ -12,7 +12,7 @@
 //! descriptors nor signal it (signals from inside its namespace reach pid 1 only where it has a handler: nowhere).
 
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::exit;
 
 use nix::errno::Errno;
@@ -20,8 +20,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Pid};
+use nix::unistd::{ForkResult, Pid, setpgid, setsid};
 
 use crate::automounts;
 use crate::command::{Spec, become_command};
@@ -39,6 +38,7 @@ use crate::protection;
 use crate::resolver_files;
 use crate::supervisor;
 use crate::sys;
+use crate::terminal::Inside;
 
 /// One side's ends of all that netbox and pid 1 speak over: netbox's, or pid 1's.
 pub(crate) struct Channels {
@@ -75,19 +75,22 @@ pub(crate) fn run(spec: &Spec, standard: Standard, passed: Passed, channels: Cha
 
 fn live(
     spec: &Spec,
-    standard: Standard,
+    mut standard: Standard,
     passed: Passed,
     channel: &Channel,
     supervisor: Channel,
     sockets: Channel,
 ) -> Result<(), Failure> {
+    let settings = standard.terminal.take();
     let mask = tie_to_netbox(standard, passed, [channel, &supervisor, &sockets])?;
     let (walls, network) = build(spec)?;
-    if !hand_over(channel, network, &walls)? {
+    let (mut terminal, master) = settings.as_ref().map(Inside::make).transpose()?.unzip();
+    let Some(foreground) = hand_over(channel, network, &walls, master)? else { return Ok(()) };
+    let visible = terminal.as_mut().filter(|_| foreground);
+    let Some(command) = start_command(spec, &mask, channel, &supervisor, visible)? else {
         return Ok(());
-    }
-    let Some(command) = start_command(spec, &mask, channel, &supervisor)? else { return Ok(()) };
-    supervise(command, channel, supervisor, sockets)
+    };
+    supervise(command, channel, supervisor, sockets, terminal)
 }
 
 /// Stage 1. From here on, netbox's end is this process's end. Returns the signal mask that netbox had.
@@ -101,6 +104,8 @@ fn tie_to_netbox(standard: Standard, passed: Passed, channels: [&Channel; 3]) ->
         _ => exit(1),
     }
     prctl::set_dumpable(false).at(step, "PR_SET_DUMPABLE")?;
+    // From here on the keys of the user's terminal are no signals to anyone in the sandbox.
+    setsid().at(step, "setsid")?;
     for (number, replacement) in standard.replacements.iter().enumerate() {
         if let Some(fd) = replacement {
             sys::place_at(fd, number as i32).at(step, "descriptor")?;
@@ -135,19 +140,36 @@ fn build(spec: &Spec) -> Result<(Vec<&'static str>, Network), Failure> {
     Ok((walls, network))
 }
 
-/// Stage 3. The listeners go out and are closed here. `false`: netbox changed its mind, or is gone.
-fn hand_over(channel: &Channel, network: Network, walls: &[&str]) -> Result<bool, Failure> {
+/// Stage 3. The listeners go out and are closed here, and so is the other end of the command's terminal. The value: whether
+/// the command is to be in its foreground; `None`: netbox changed its mind, or is gone.
+fn hand_over(
+    channel: &Channel,
+    network: Network,
+    walls: &[&str],
+    master: Option<OwnedFd>,
+) -> Result<Option<bool>, Failure> {
     let step = Step::HandOver;
-    let (counts, descriptors) = network.listeners.to_descriptors();
+    let (counts, mut descriptors) = network.listeners.to_descriptors();
+    descriptors.extend(master.iter().map(AsRawFd::as_raw_fd));
     let report = Report::Ready(format!("{counts}\n{}", walls.join(" ")));
     channel.report(&report, &descriptors).at(step, "the channel to netbox")?;
-    drop(network);
-    Ok(channel.next_order().at(step, "the channel to netbox")? == Some(Order::Go))
+    drop((network, master));
+    Ok(match channel.next_order().at(step, "the channel to netbox")? {
+        Some(Order::Go { foreground }) => Some(foreground),
+        _ => None,
+    })
 }
 
-/// Stage 4. Forks the command's process, maps its user namespace, hands its listener to the supervisor, and sees it
-/// execute. `None`: it could not, and netbox has been told.
-fn start_command(spec: &Spec, mask: &SigSet, netbox: &Channel, supervisor: &Channel) -> Result<Option<Pid>, Failure> {
+/// Stage 4. Forks the command's process, puts it into a process group of its own and into the foreground of `terminal`,
+/// maps its user namespace, hands its listener to the supervisor, and sees it execute. `None`: it could not, and netbox
+/// has been told.
+fn start_command(
+    spec: &Spec,
+    mask: &SigSet,
+    netbox: &Channel,
+    supervisor: &Channel,
+    terminal: Option<&mut Inside>,
+) -> Result<Option<Pid>, Failure> {
     let step = Step::Fork;
     let (ours, theirs) = Channel::pair().at(step, "a channel")?;
     let child = match sys::fork().at(step, "fork")? {
@@ -159,6 +181,12 @@ fn start_command(spec: &Spec, mask: &SigSet, netbox: &Channel, supervisor: &Chan
         }
     };
     drop(theirs);
+    // It waits for an order below, so that all this is done before it runs anything.
+    setpgid(child, child).at(step, "setpgid")?;
+    if let Some(terminal) = terminal {
+        terminal.bring_forward(child, false);
+        netbox.report(&Report::Foreground, &[]).at(step, "the channel to netbox")?;
+    }
     // Pid 1 holds no end of the user's pipes, so that their other ends see the command close them.
     let null = File::options().read(true).write(true).open("/dev/null").at(step, "`/dev/null`")?;
     for number in 0..3 {
@@ -180,7 +208,10 @@ fn start_command(spec: &Spec, mask: &SigSet, netbox: &Channel, supervisor: &Chan
                 let _ = netbox.report(&not_executed, &[]);
                 return Ok(None);
             }
-            Some((Report::Ended(_) | Report::Pair(_) | Report::Socket(_), _)) => {
+            Some((
+                Report::Ended(_) | Report::Stopped { .. } | Report::Foreground | Report::Pair(_) | Report::Socket(_),
+                _,
+            )) => {
                 return Err(Failure::outcome(step, "the command's process spoke out of turn"));
             }
             // Closed by `exec`, or by a death that the next stage reaps.
@@ -193,7 +224,13 @@ fn start_command(spec: &Spec, mask: &SigSet, netbox: &Channel, supervisor: &Chan
 type Serve = fn(&Channel) -> bool;
 
 /// Stage 5. Until the command ends, or netbox does.
-fn supervise(command: Pid, channel: &Channel, supervisor: Channel, sockets: Channel) -> Result<(), Failure> {
+fn supervise(
+    command: Pid,
+    channel: &Channel,
+    supervisor: Channel,
+    sockets: Channel,
+    mut terminal: Option<Inside>,
+) -> Result<(), Failure> {
     let step = Step::Fork;
     let mut children = SigSet::empty();
     children.add(Signal::SIGCHLD);
@@ -202,11 +239,18 @@ fn supervise(command: Pid, channel: &Channel, supervisor: Channel, sockets: Chan
     // Netbox's end is closed when nobody is left who could ask, which may be seen before the last one is reaped.
     let mut servants: Vec<(Channel, Serve)> =
         vec![(supervisor, supervisor::pairs::serve), (sockets, further_sockets::serve)];
+    let (mut turn, mut is_stopped) = (0, false);
     loop {
         // Reap first: a child may have ended before the signal descriptor was there.
-        if let Some(status) = reap(command).at(step, "waitpid")? {
-            let _ = channel.report(&Report::Ended(status), &[]);
-            return Ok(());
+        while let Some(status) = reap(command).at(step, "waitpid")? {
+            if !libc::WIFSTOPPED(status) {
+                let _ = channel.report(&Report::Ended(status), &[]);
+                return Ok(());
+            }
+            // Signals have small numbers. When netbox is gone, so is this process.
+            let signal = libc::WSTOPSIG(status) as u8;
+            let _ = channel.report(&Report::Stopped { signal, turn }, &[]);
+            is_stopped = true;
         }
         let descriptors = [channel.as_fd().as_fd(), children.as_fd()];
         let descriptors = descriptors.into_iter().chain(servants.iter().map(|(channel, _)| channel.as_fd().as_fd()));
@@ -225,6 +269,18 @@ fn supervise(command: Pid, channel: &Channel, supervisor: Channel, sockets: Chan
         if order {
             match channel.next_order().at(step, "the channel to netbox")? {
                 Some(Order::Signal { number, group }) => pass_on(command, number, group),
+                Some(Order::Foreground(foreground)) => {
+                    set_foreground(terminal.as_mut(), foreground, command, is_stopped);
+                    let _ = channel.report(&Report::Foreground, &[]);
+                }
+                Some(Order::Continue { turn: next, foreground }) => {
+                    if let Some(foreground) = foreground {
+                        set_foreground(terminal.as_mut(), foreground, command, is_stopped);
+                    }
+                    (turn, is_stopped) = (next, false);
+                    pass_on(command, libc::SIGCONT, true);
+                    let _ = channel.report(&Report::Foreground, &[]);
+                }
                 Some(_) => {}
                 None => return Ok(()),
             }
@@ -234,19 +290,26 @@ fn supervise(command: Pid, channel: &Channel, supervisor: Channel, sockets: Chan
     }
 }
 
-/// Reaps whatever has ended. The command's wait status, when it is among them.
+/// Reaps whatever has ended. The command's wait status, when it has ended or was stopped.
 ///
 /// # Errors
 /// Those of waitpid(2). ECHILD is one: the command is a child until it is found here.
 fn reap(command: Pid) -> nix::Result<Option<i32>> {
     loop {
-        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::Exited(pid, code)) if pid == command => return Ok(Some((code & 0xff) << 8)),
-            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == command => return Ok(Some(signal as i32)),
-            Ok(WaitStatus::StillAlive) => return Ok(None),
+        match sys::wait_for_any(libc::WNOHANG | libc::WUNTRACED) {
+            Ok(Some((pid, status))) if pid == command => return Ok(Some(status)),
+            Ok(None) => return Ok(None),
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno),
         }
+    }
+}
+
+fn set_foreground(terminal: Option<&mut Inside>, foreground: bool, command: Pid, is_stopped: bool) {
+    match terminal {
+        Some(terminal) if foreground => terminal.bring_forward(command, is_stopped),
+        Some(terminal) => terminal.clear_foreground(),
+        None => {}
     }
 }
 

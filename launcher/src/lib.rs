@@ -37,6 +37,7 @@ mod supervisor;
 #[allow(unsafe_code)]
 mod sys;
 mod system_call_filter;
+mod terminal;
 
 pub use command::Spec;
 pub use descriptors::{close_inherited, inherited, is_open};
@@ -46,7 +47,7 @@ pub use further_sockets::SocketMaker;
 pub use mount_table::{ServedMount, served_mounts};
 pub use network::{EXPLICIT_PORT, Listeners, MAX_HOST_PORTS, OWN_PORTS, read_refused};
 pub use protection::{Protected, Replaced};
-pub use sandbox::{Embryo, Outcome, Sandbox};
+pub use sandbox::{Embryo, News, Outcome, Sandbox};
 pub use supervisor::{AllowedSocket, Caller, Identity, Judge, Made};
 
 /// Makes this process look names up exactly as they are written, without the host's search list.
@@ -70,7 +71,7 @@ pub fn become_carrier() {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
-    let _ = sys::set_disposition(nix::sys::signal::Signal::SIGXFSZ, true);
+    let _ = sys::signal::set_disposition(nix::sys::signal::Signal::SIGXFSZ, true);
 }
 
 /// How many descriptors this process may have open.
@@ -80,10 +81,10 @@ pub fn descriptor_limit() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft)
 }
 
-/// Stops this process until it is continued, as the terminal's stop key does.
-pub fn stop_this_process() {
-    // Cannot fail: the signal exists and a process may signal itself.
-    let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGSTOP);
+/// Whether the caller has this process ignore a signal, by its number. Shells do that for jobs in the background, and
+/// nohup(1).
+pub fn is_ignored(signal: i32) -> bool {
+    sys::signal::is_ignored(signal)
 }
 
 /// The effective user id of this process.

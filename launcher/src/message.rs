@@ -21,13 +21,26 @@ pub(crate) enum Order {
     /// The id maps are written: go on with the set-up.
     Mapped,
     /// The proxy is listening: start the command.
-    Go,
+    Go {
+        /// In the foreground of its terminal, if it has one.
+        foreground: bool,
+    },
     /// Send this signal to the command, or to its process group.
     Signal {
         /// The signal's number.
         number: i32,
         /// To the whole group, as a terminal does.
         group: bool,
+    },
+    /// Put the command's process group into the foreground of its terminal, or pid 1's own.
+    Foreground(bool),
+    /// Continue the command's process group.
+    Continue {
+        /// How often that has been ordered. A stop is told with the last number that came before it.
+        turn: u16,
+        /// With [`Order::Foreground`] before it. Keys come when that is told, and one that stops the command would be undone by
+        /// going on after it.
+        foreground: Option<bool>,
     },
     /// Make a pair of SEQPACKET sockets. It is the supervisor that asks, on a channel of its own.
     Pair {
@@ -52,6 +65,15 @@ pub(crate) enum Report {
     NotExecuted(i32),
     /// The command ended with this wait status (`waitpid(2)`), or was never executed and is gone.
     Ended(i32),
+    /// The command was stopped. Netbox disregards it where it has ordered a further turn since.
+    Stopped {
+        /// By this signal.
+        signal: u8,
+        /// The number of the last [`Order::Continue`].
+        turn: u16,
+    },
+    /// The command's terminal has a process group in its foreground: its keys are signals to somebody now.
+    Foreground,
     /// The system-call filter is loaded, and its listener comes along. For the supervisor.
     Listener,
     /// The pair comes along; or else this error number. For the supervisor.
@@ -83,11 +105,15 @@ impl Channel {
     pub(crate) fn order(&self, order: Order) -> nix::Result<()> {
         let (kind, number) = match order {
             Order::Mapped => (1, 0),
-            Order::Go => (2, 0),
+            Order::Go { foreground } => (2, foreground.into()),
             Order::Signal { number, group: false } => (3, number),
             Order::Signal { number, group: true } => (4, number),
             Order::Pair { nonblocking } => (5, nonblocking.into()),
             Order::Socket { ipv6 } => (6, ipv6.into()),
+            Order::Foreground(command) => (8, command.into()),
+            Order::Continue { turn, foreground: None } => (7, turn.into()),
+            Order::Continue { turn, foreground: Some(false) } => (9, turn.into()),
+            Order::Continue { turn, foreground: Some(true) } => (10, turn.into()),
         };
         self.send(kind, number, "", &[])
     }
@@ -97,11 +123,16 @@ impl Channel {
         let Some(packet) = self.receive()? else { return Ok(None) };
         Ok(match packet.kind {
             1 => Some(Order::Mapped),
-            2 => Some(Order::Go),
+            2 => Some(Order::Go { foreground: packet.number != 0 }),
             3 => Some(Order::Signal { number: packet.number, group: false }),
             4 => Some(Order::Signal { number: packet.number, group: true }),
             5 => Some(Order::Pair { nonblocking: packet.number != 0 }),
             6 => Some(Order::Socket { ipv6: packet.number != 0 }),
+            8 => Some(Order::Foreground(packet.number != 0)),
+            // The low half is the whole of it.
+            7 => Some(Order::Continue { turn: packet.number as u16, foreground: None }),
+            9 => Some(Order::Continue { turn: packet.number as u16, foreground: Some(false) }),
+            10 => Some(Order::Continue { turn: packet.number as u16, foreground: Some(true) }),
             _ => None,
         })
     }
@@ -116,6 +147,8 @@ impl Channel {
             }
             Report::NotExecuted(errno) => self.send(13, *errno, "", &[]),
             Report::Ended(status) => self.send(14, *status, "", &[]),
+            Report::Stopped { signal, turn } => self.send(18, i32::from(*signal) << 16 | i32::from(*turn), "", &[]),
+            Report::Foreground => self.send(19, 0, "", &[]),
             Report::Listener => self.send(15, 0, "", descriptors),
             Report::Pair(errno) => self.send(16, *errno, "", descriptors),
             Report::Socket(errno) => self.send(17, *errno, "", descriptors),
@@ -135,6 +168,8 @@ impl Channel {
             }
             13 => Report::NotExecuted(packet.number),
             14 => Report::Ended(packet.number),
+            18 => Report::Stopped { signal: (packet.number >> 16) as u8, turn: packet.number as u16 },
+            19 => Report::Foreground,
             15 => Report::Listener,
             16 => Report::Pair(packet.number),
             17 => Report::Socket(packet.number),
@@ -163,9 +198,8 @@ impl Channel {
         let (length, descriptors) = loop {
             let mut slices = [IoSliceMut::new(&mut bytes)];
             match recvmsg::<()>(self.0.as_raw_fd(), &mut slices, Some(&mut control), MsgFlags::MSG_CMSG_CLOEXEC) {
-                Err(Errno::EINTR) => {}
-                // Killed while packets of ours were unread: as gone as with end of file.
-                Err(Errno::ECONNRESET) => return Ok(None),
+                // The peer has ended while packets of ours were unread. That is told once, and before its last ones.
+                Err(Errno::EINTR | Errno::ECONNRESET) => {}
                 Err(errno) => return Err(errno),
                 Ok(message) => {
                     let mut descriptors = Vec::new();
@@ -203,7 +237,13 @@ mod tests {
         let (ours, theirs) = Channel::pair().unwrap();
         let orders = [
             Order::Mapped,
-            Order::Go,
+            Order::Go { foreground: true },
+            Order::Go { foreground: false },
+            Order::Foreground(true),
+            Order::Foreground(false),
+            Order::Continue { turn: u16::MAX, foreground: None },
+            Order::Continue { turn: 0, foreground: Some(false) },
+            Order::Continue { turn: 1, foreground: Some(true) },
             Order::Signal { number: 15, group: false },
             Order::Signal { number: 2, group: true },
             Order::Pair { nonblocking: true },
@@ -226,6 +266,26 @@ mod tests {
         let Some((Report::Failed(failure), descriptors)) = ours.next_report().unwrap() else { panic!("no failure") };
         assert_eq!((failure.step, failure.errno, failure.detail.as_str()), (Step::Proc, libc::EPERM, "`/proc`"));
         assert!(descriptors.is_empty());
+    }
+
+    #[test]
+    fn a_stop_arrives_with_its_signal_and_its_turn() {
+        let (ours, theirs) = Channel::pair().unwrap();
+        for told in [(19, 0), (20, 1), (22, u16::MAX)] {
+            theirs.report(&Report::Stopped { signal: told.0, turn: told.1 }, &[]).unwrap();
+            let Some((Report::Stopped { signal, turn }, _)) = ours.next_report().unwrap() else { panic!("no stop") };
+            assert_eq!((signal, turn), told);
+        }
+    }
+
+    #[test]
+    fn last_words_arrive_although_orders_were_unread() {
+        let (ours, theirs) = Channel::pair().unwrap();
+        theirs.report(&Report::Ended(42), &[]).unwrap();
+        ours.order(Order::Go { foreground: true }).unwrap();
+        drop(theirs);
+        assert!(matches!(ours.next_report().unwrap(), Some((Report::Ended(42), _))));
+        assert!(ours.next_report().unwrap().is_none());
     }
 
     #[test]

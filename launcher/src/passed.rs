@@ -8,7 +8,6 @@
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
-use nix::unistd::isatty;
 
 use crate::descriptors::{Verdict, judge, refusal};
 use crate::error::{At, Failure, Step};
@@ -30,11 +29,9 @@ impl Passed {
         for &number in numbers {
             let what = format!("descriptor {number}");
             let copy = sys::duplicate(number).at(Step::Descriptors, &what)?;
-            if isatty(&copy).unwrap_or(false) {
-                return Err(refusal(number, "a terminal of the host's"));
-            }
             match judge(copy.as_fd()).at(Step::Descriptors, &what)? {
                 Verdict::Pass => {}
+                Verdict::Terminal => return Err(refusal(number, "a terminal of the host's")),
                 Verdict::Refuse(what) => return Err(refusal(number, what)),
                 Verdict::Relay => passed.relay(number, copy).at(Step::Descriptors, &format!("a relay for {what}"))?,
             }

@@ -2,7 +2,7 @@
 //!
 //! [`Embryo::conceive`] clones pid 1, from the still single-threaded `main`. While pid 1 builds the sandbox, the caller
 //! may prepare the proxy. [`Embryo::deliver`] waits for the listeners, [`Sandbox::start`] gives the word, and
-//! [`Sandbox::outcome`] tells how it ended. A sandbox that is dropped is killed.
+//! [`Sandbox::news`] tells when the command was stopped and how it ended. A sandbox that is dropped is killed.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,6 +26,7 @@ use crate::protection::{Protected, Replaced, Watch};
 use crate::relay::{Relay, Relays};
 use crate::supervisor::{AllowedSocket, Judge, Supervision};
 use crate::sys::{self, Cloned};
+use crate::terminal::{Settings, Terminal};
 
 const NAMESPACES: i32 =
     libc::CLONE_NEWUSER | libc::CLONE_NEWNET | libc::CLONE_NEWNS | libc::CLONE_NEWPID | libc::CLONE_NEWIPC;
@@ -59,6 +60,7 @@ pub struct Embryo {
     channels: Channels,
     allowed: Vec<AllowedSocket>,
     relays: Vec<Relay>,
+    terminal: Option<Settings>,
     protected: Vec<Protected>,
 }
 
@@ -72,8 +74,8 @@ impl Embryo {
     /// The step that failed. Nothing is left behind.
     pub fn conceive(spec: &Spec) -> Result<Self, Failure> {
         // A caller that ignores SIGCHLD would have its children reaped by the kernel, and their ends untold.
-        sys::set_disposition(Signal::SIGCHLD, false).at(Step::Handshake, "SIGCHLD")?;
-        let standard = Standard::judge()?;
+        sys::signal::set_disposition(Signal::SIGCHLD, false).at(Step::Handshake, "SIGCHLD")?;
+        let mut standard = Standard::judge(spec.interactive)?;
         let passed = Passed::judge(&spec.passed)?;
         let (channels, theirs) = Channels::pair().at(Step::ControlSocket, "")?;
         match sys::clone3(NAMESPACES).at(Step::Namespaces, "")? {
@@ -85,12 +87,13 @@ impl Embryo {
             Cloned::Parent(pid) => {
                 drop(theirs);
                 let init = Init(Some(pid));
+                let terminal = standard.terminal.take();
                 let mut relays = standard.into_relays();
                 relays.extend(passed.into_relays().at(Step::Descriptors, "close_range")?);
                 id_maps::write_outer(pid)?;
                 channels.main.order(Order::Mapped).at(Step::Handshake, "the channel to pid 1")?;
                 let (allowed, protected) = (spec.unix_sockets.clone(), spec.protected.clone());
-                Ok(Embryo { init, channels, allowed, relays, protected })
+                Ok(Embryo { init, channels, allowed, relays, terminal, protected })
             }
         }
     }
@@ -102,8 +105,12 @@ impl Embryo {
     pub fn deliver(self) -> Result<(Sandbox, Listeners), Failure> {
         let step = Step::HandOver;
         match self.channels.main.next_report().at(step, "the channel to pid 1")? {
-            Some((Report::Ready(text), descriptors)) => {
+            Some((Report::Ready(text), mut descriptors)) => {
                 let (counts, walls) = text.split_once('\n').unwrap_or_default();
+                // Its end comes last.
+                let settings = self.terminal.as_ref();
+                let ends = settings.and_then(|settings| Some((settings, descriptors.pop()?)));
+                let terminal = ends.map(|(settings, master)| Terminal::begin(settings, master)).transpose()?;
                 let listeners = Listeners::from_descriptors(counts, descriptors)
                     .ok_or_else(|| Failure::outcome(step, "pid 1 sent other sockets than it announced"))?;
                 let walls = walls.split(' ').map(str::to_owned).collect();
@@ -122,6 +129,10 @@ impl Embryo {
                     doors: listeners.doors(),
                     supervision: None,
                     relays,
+                    terminal,
+                    turn: 0,
+                    is_asked_to_stop: false,
+                    goes_on: false,
                     walls,
                 };
                 Ok((sandbox, listeners))
@@ -130,6 +141,15 @@ impl Embryo {
             _ => Err(Failure::outcome(step, "the sandbox's first process ended without a word")),
         }
     }
+}
+
+/// What pid 1 tells.
+#[derive(Clone, Debug)]
+pub enum News {
+    /// A signal of this number stopped the command.
+    Stopped(i32),
+    /// It ended.
+    Ended(Outcome),
 }
 
 /// How a run ended.
@@ -167,6 +187,14 @@ pub struct Sandbox {
     /// From the start on.
     supervision: Option<Supervision>,
     relays: Option<Relays>,
+    /// Where a standard descriptor is a terminal.
+    terminal: Option<Terminal>,
+    /// How often the command was ordered to go on.
+    turn: u16,
+    /// Whether it was asked to stop, and has not been stopped since.
+    is_asked_to_stop: bool,
+    /// Whether it was ordered to since this process was last continued.
+    goes_on: bool,
     walls: Vec<String>,
 }
 
@@ -200,13 +228,79 @@ impl Sandbox {
         self.watch = Some(Watch::start(&std::mem::take(&mut self.protected), handle)?);
         self.supervision =
             Some(Supervision::start(channel, self.inside.as_fd(), allowed, judge, std::mem::take(&mut self.doors))?);
-        self.channel.order(Order::Go).at(Step::Fork, "the channel to pid 1")
+        let foreground = self.terminal.as_mut().is_some_and(Terminal::resume);
+        self.channel.order(Order::Go { foreground }).at(Step::Fork, "the channel to pid 1")
     }
 
     /// Passes a signal on to the command, or to its whole process group, as a terminal's keys do.
-    pub fn signal(&self, number: i32, group: bool) {
+    pub fn signal(&mut self, number: i32, group: bool) {
+        self.is_asked_to_stop |= number == libc::SIGTSTP;
         // Pid 1 that is gone has taken the command with it.
         let _ = self.channel.order(Order::Signal { number, group });
+    }
+
+    /// Does as the command did when it was stopped by this signal: this process, and with it the job of the shell's that it
+    /// is, stops, and returns when both go on. Where the command was stopped since it wants a terminal that it can have, it
+    /// gets it and goes on at once.
+    pub fn stop_along(&mut self, number: i32) {
+        let Ok(signal) = Signal::try_from(number) else { return };
+        let is_asked_to_stop = std::mem::take(&mut self.is_asked_to_stop);
+        match &mut self.terminal {
+            Some(terminal) => {
+                let wants_terminal = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
+                if wants_terminal && terminal.attend_on_demand() {
+                    self.order_to_go_on(Some(true));
+                    if is_asked_to_stop {
+                        // It stopped for the terminal before that reached it, and going on has undone it.
+                        self.signal(libc::SIGTSTP, true);
+                    }
+                    return;
+                }
+                // Without a sandbox, a key or the terminal would have stopped everyone in this group.
+                let by_key = signal == Signal::SIGTSTP && terminal.is_attending();
+                terminal.leave();
+                self.stop(signal, wants_terminal || by_key);
+            }
+            // A key was a signal to everyone here. What stops in another way may go on in another way.
+            None if signal == Signal::SIGTSTP => self.stop(signal, false),
+            None => {}
+        }
+    }
+
+    fn stop(&mut self, signal: Signal, group: bool) {
+        let _ = sys::signal::stop_by(signal, group);
+        // Also where this process could not be stopped.
+        self.goes_on = false;
+        self.go_on();
+        self.goes_on = true;
+    }
+
+    /// Has the command go on, in the foreground of its terminal if this process is in the foreground of the user's. To be
+    /// called when this process has been continued, by SIGCONT.
+    pub fn go_on(&mut self) {
+        let foreground = self.terminal.as_mut().map(Terminal::resume);
+        // The SIGCONT that ended a stop of our own is told as well, and the command need not get it twice.
+        if !std::mem::take(&mut self.goes_on) {
+            self.order_to_go_on(foreground);
+        } else if let Some(foreground) = foreground {
+            let _ = self.channel.order(Order::Foreground(foreground));
+        }
+    }
+
+    fn order_to_go_on(&mut self, foreground: Option<bool>) {
+        self.turn = self.turn.wrapping_add(1);
+        // Pid 1 that is gone has taken the command with it.
+        let _ = self.channel.order(Order::Continue { turn: self.turn, foreground });
+    }
+
+    /// Has the command's terminal be as large as the user's. `false`: it has none.
+    pub fn resize(&self) -> bool {
+        self.terminal.as_ref().map(Terminal::resize).is_some()
+    }
+
+    /// Whether the command has a terminal.
+    pub fn has_terminal(&self) -> bool {
+        self.terminal.is_some()
     }
 
     /// Ends every process of the sandbox at once.
@@ -216,10 +310,39 @@ impl Sandbox {
         }
     }
 
-    /// Waits for the end, and until every process of the sandbox is gone. To be called when [`AsFd::as_fd`] is
-    /// readable, or to block.
+    /// What pid 1 has told. `None`: nothing. To be asked until then whenever [`AsFd::as_fd`] is readable. At the end every
+    /// process of the sandbox is gone.
+    pub fn news(&mut self) -> Option<News> {
+        while self.has_news() {
+            match self.channel.next_report() {
+                Ok(Some((Report::Stopped { signal, turn }, _))) if turn == self.turn => {
+                    return Some(News::Stopped(signal.into()));
+                }
+                Ok(Some((Report::Stopped { .. }, _))) => {}
+                Ok(Some((Report::Foreground, _))) => self.terminal.iter_mut().for_each(Terminal::has_foreground),
+                report => return Some(News::Ended(self.end(report))),
+            }
+        }
+        None
+    }
+
+    /// Waits for the end, and until every process of the sandbox is gone. A command that stops is not continued.
     pub fn outcome(&mut self) -> Outcome {
-        let outcome = match self.channel.next_report() {
+        loop {
+            match self.channel.next_report() {
+                Ok(Some((Report::Stopped { .. } | Report::Foreground, _))) => {}
+                report => return self.end(report),
+            }
+        }
+    }
+
+    fn has_news(&self) -> bool {
+        let mut polled = [PollFd::new(self.channel.as_fd().as_fd(), PollFlags::POLLIN)];
+        poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    }
+
+    fn end(&mut self, report: nix::Result<Option<(Report, Vec<OwnedFd>)>>) -> Outcome {
+        let outcome = match report {
             Ok(Some((Report::Ended(status), _))) if status & 0x7f == 0 => Outcome::Exited((status >> 8) as u8),
             Ok(Some((Report::Ended(status), _))) => Outcome::Killed(status & 0x7f),
             Ok(Some((Report::NotExecuted(errno), _))) => Outcome::NotExecuted(errno),
@@ -232,18 +355,28 @@ impl Sandbox {
         if let Some(relays) = self.relays.take() {
             relays.drain();
         }
-        if replaced.is_empty() { outcome } else { Outcome::Replaced(replaced) }
+        let outcome = if replaced.is_empty() { outcome } else { Outcome::Replaced(replaced) };
+        if let Some(terminal) = &mut self.terminal {
+            // A shell tells with a code over 128 that a signal killed what it ran.
+            terminal.finish(!matches!(outcome, Outcome::Exited(0..=128)));
+        }
+        outcome
     }
 
-    /// Whether something has been reported, without waiting.
-    pub fn has_ended(&self) -> bool {
-        let mut polled = [PollFd::new(self.channel.as_fd().as_fd(), PollFlags::POLLIN)];
-        poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    /// Whether all that the command wrote to its terminal, if it has one, is written to the user's. To be asked after the
+    /// end, and again whenever [`progress`](Self::progress) is readable.
+    pub fn is_written(&mut self) -> bool {
+        self.terminal.as_mut().is_none_or(Terminal::is_written)
+    }
+
+    /// See [`is_written`](Self::is_written).
+    pub fn progress(&self) -> Option<BorrowedFd<'_>> {
+        self.terminal.as_ref().map(Terminal::progress)
     }
 }
 
 impl AsFd for Sandbox {
-    /// Readable when the sandbox has ended.
+    /// Readable when there are [`news`](Sandbox::news).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.channel.as_fd().as_fd()
     }

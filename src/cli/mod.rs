@@ -95,7 +95,11 @@ pub enum ProxyCommand {
 const RUN_EXIT_CODES: &str = "\
 Exit codes: the command's own; 128+N if signal N killed it; 3 with `--fail-on-block`; 124 if its time was over; 125 if \
 netbox failed, and the command did not run or was ended; 126 if it cannot be executed; 127 if it was not found; 2 for \
-wrong usage.";
+wrong usage.
+
+Signals: what netbox is sent, the command gets. At a terminal it has one of its own, with job control; keys such as Ctrl-C and \
+Ctrl-Z are for it. Without a terminal, the second Ctrl-C (SIGINT) within two seconds is followed by SIGTERM, and the third ends \
+the sandbox, with exit code 130.";
 const SERVE_EXIT_CODES: &str = "\
 Exit codes: 0 if SIGINT, SIGTERM or SIGHUP ended it; 125 if netbox failed; 2 for wrong usage.";
 const LEARN_EXIT_CODES: &str = "\

@@ -274,6 +274,11 @@ impl Running {
         found(&stderr.bytes()).expect("it was there")
     }
 
+    /// Whether it has ended.
+    pub fn has_ended(&self) -> bool {
+        readable(&self.exit, Duration::ZERO)
+    }
+
     /// Waits for its end.
     ///
     /// # Panics

@@ -2,11 +2,14 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::pty::{Winsize, openpty};
+use nix::sys::termios::{Termios, tcgetattr};
+use nix::unistd::{Pid, tcgetpgrp, ttyname};
 
 use crate::run::Captured;
 
@@ -49,6 +52,30 @@ impl Terminal {
         self.inner.try_clone().expect("a descriptor can be copied")
     }
 
+    /// Its name, such as `/dev/pts/3`.
+    pub fn path(&self) -> PathBuf {
+        ttyname(&self.inner).expect("it has a name")
+    }
+
+    /// Its modes now.
+    pub fn modes(&self) -> Termios {
+        tcgetattr(&self.inner).expect("a terminal has modes")
+    }
+
+    /// The group in its foreground.
+    pub fn foreground(&self) -> Option<Pid> {
+        // Only of a terminal that is one's own; but its other end may be asked.
+        tcgetpgrp(&self.outer).ok()
+    }
+
+    /// Changes the size of the window.
+    pub fn resize(&self, rows: u16, columns: u16) {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        // SAFETY: the kernel reads the size.
+        let result = unsafe { libc::ioctl(self.outer.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    }
+
     /// Types.
     pub fn enter(&self, keys: &str) {
         let mut outer = File::from(self.outer.try_clone().expect("a descriptor can be copied"));
@@ -78,5 +105,21 @@ impl Terminal {
         let before = String::from_utf8_lossy(&bytes[*seen..*seen + at]).into_owned();
         *seen += at + text.len();
         before
+    }
+
+    /// All that was ever written.
+    pub fn all(&self) -> Vec<u8> {
+        self.screen.as_ref().expect("somebody looks").bytes()
+    }
+
+    /// Closes the window, as far as a test can: all that it holds.
+    pub fn close(self) {
+        drop(self);
+    }
+}
+
+impl AsFd for Terminal {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.outer.as_fd()
     }
 }

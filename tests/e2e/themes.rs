@@ -30,6 +30,8 @@ mod refuse;
 mod several;
 mod signals;
 mod system_file;
+mod terminal;
+mod terminal_jobs;
 mod threats;
 mod trust;
 mod unix_sockets;
@@ -52,6 +54,8 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         devices::TESTS,
         exit_codes::TESTS,
         signals::TESTS,
+        terminal::TESTS,
+        terminal_jobs::TESTS,
         unix_sockets::TESTS,
         threats::TESTS,
         programs::runtimes::TESTS,

@@ -4,13 +4,14 @@ pub(crate) mod credentials;
 pub(crate) mod mount;
 pub(crate) mod process;
 pub(crate) mod seccomp;
+pub(crate) mod signal;
 pub(crate) mod socket;
+pub(crate) mod terminal;
 pub(crate) mod thread;
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
-use nix::sys::signal::{SigHandler, Signal};
 use nix::unistd::Pid;
 
 /// Who returns from [`clone3`].
@@ -44,6 +45,16 @@ pub(crate) fn clone3(flags: libc::c_int) -> nix::Result<Cloned> {
 pub(crate) fn fork() -> nix::Result<nix::unistd::ForkResult> {
     // SAFETY: the process has one thread, so the child may do anything that the parent may.
     unsafe { nix::unistd::fork() }
+}
+
+/// `waitpid(2)` for any child, as its number and its wait status; `None`: none has ended or stopped.
+///
+/// The status as it is, since the usual wrappers have no name for a real-time signal.
+pub(crate) fn wait_for_any(flags: libc::c_int) -> nix::Result<Option<(Pid, i32)>> {
+    let mut status = 0;
+    // SAFETY: the kernel writes `status`.
+    let pid = Errno::result(unsafe { libc::waitpid(-1, &raw mut status, flags) })?;
+    Ok((pid > 0).then_some((Pid::from_raw(pid), status)))
 }
 
 /// `close_range(2)` from `first` to `last`, both included.
@@ -104,13 +115,6 @@ pub(crate) fn place_at(fd: &impl AsRawFd, at: RawFd) -> nix::Result<()> {
     // SAFETY: dup2 on the standard descriptors and on inherited ones, which no `OwnedFd` holds.
     let result = unsafe { libc::dup2(fd.as_raw_fd(), at) };
     Errno::result(result).map(drop)
-}
-
-/// Sets what a signal does to this process: its default, or nothing.
-pub(crate) fn set_disposition(signal: Signal, ignore: bool) -> nix::Result<()> {
-    let handler = if ignore { SigHandler::SigIgn } else { SigHandler::SigDfl };
-    // SAFETY: neither disposition runs code of ours in a signal's context.
-    unsafe { nix::sys::signal::signal(signal, handler) }.map(drop)
 }
 
 /// Sets a variable of this process's environment.

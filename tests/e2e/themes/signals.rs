@@ -14,6 +14,9 @@ tests![
     sigterm_reaches_the_command needs [],
     sigint_reaches_the_command needs [],
     sighup_reaches_the_command needs [],
+    the_third_interruption_in_a_row_ends_the_run needs [],
+    what_the_caller_ignores_is_ignored needs [],
+    a_command_killed_by_a_real_time_signal_says_so needs [],
     a_command_that_ends_takes_its_background_processes_along needs [],
     a_kill_of_netbox_while_the_command_runs_leaves_nothing needs [],
     a_kill_of_netbox_at_any_moment_leaves_nothing needs [],
@@ -42,6 +45,39 @@ fn reaches_the_command(world: &World, signal: Signal, name: &str) {
         running.signal(signal);
         running.finish().exits_with(42).says(&format!("got {name}\n"));
     }
+}
+
+/// The command catches every signal that can be caught, and goes on.
+fn the_third_interruption_in_a_row_ends_the_run(world: &World) {
+    let script =
+        "trap 'echo interrupted' INT; trap 'echo terminated' TERM; echo ready; while :; do sleep 1000 & wait; done";
+    let running = world.netbox(&FLAGS).start(&["sh", "-c", script]);
+    running.wait_for_stdout("ready\n");
+    let press = || {
+        running.signal(Signal::SIGINT);
+        running.has_ended()
+    };
+    assert!(eventually(press), "it goes on");
+    running.finish().exits_with(128 + 2).says("interrupted\n").says("terminated\n");
+}
+
+/// As nohup(1) has it, and a shell for what it runs in the background.
+fn what_the_caller_ignores_is_ignored(world: &World) {
+    let script = "trap '' INT HUP QUIT; exec \"$0\" run --mode none -q -- sh -c 'echo ready; read -r line; exit 5'";
+    let netbox = world.netbox_path().to_str().expect("text");
+    let mut running = world.bare().stdin_open().start(&["sh", "-c", script, netbox]);
+    running.wait_for_stdout("ready\n");
+    for signal in [Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGINT, Signal::SIGINT] {
+        running.signal(signal);
+    }
+    running.write(b"go on\n");
+    running.finish().exits_with(5);
+}
+
+fn a_command_killed_by_a_real_time_signal_says_so(world: &World) {
+    let words = ["bash", "-c", "kill -RTMIN+3 $$"];
+    let number = world.bare().exec(&words).signal.expect("a signal kills it");
+    world.netbox(&FLAGS).exec(&words).exits_with(128 + number);
 }
 
 fn a_command_that_ends_takes_its_background_processes_along(world: &World) {

@@ -1,0 +1,137 @@
+//! What is typed at the user's terminal, on its way to the command.
+//!
+//! A thread of its own, for the same reason as the output's. It reads only while it is told to: what is typed while the
+//! command does not have the terminal is for others.
+
+use std::io::{self, Read};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::SigSet;
+use nix::sys::termios::{SpecialCharacterIndices, tcgetattr};
+use nix::unistd::{read, write};
+
+use super::user::User;
+
+/// What the thread is told: to read, or not to.
+pub(super) const READ: u8 = 1;
+pub(super) const PAUSE: u8 = 0;
+
+/// How long it waits until it looks whether netbox is in the foreground again, where it was taken away without a word.
+const ANOTHER_LOOK: u16 = 200;
+
+/// The thread's things. It ends when the other end of `control` is closed, or when either terminal is gone: where that is
+/// the user's, so does the output's thread, and then the pseudo-terminal hangs up as well.
+pub(super) struct Input {
+    master: Arc<OwnedFd>,
+    user: Arc<User>,
+    control: UnixStream,
+    /// The other end of the control of the output's thread.
+    output: UnixStream,
+    is_reading: bool,
+    /// Whether somebody else is in the foreground.
+    is_behind: bool,
+    /// What was read and is not written yet.
+    pending: Vec<u8>,
+}
+
+impl Input {
+    pub(super) fn new(master: Arc<OwnedFd>, user: Arc<User>, control: UnixStream, output: UnixStream) -> Self {
+        Self { master, user, control, output, is_reading: false, is_behind: false, pending: Vec::new() }
+    }
+
+    pub(super) fn run(mut self) {
+        // With SIGTTIN blocked, a read from the background fails, where else the whole process would be stopped. The
+        // signals that netbox handles are for its other threads.
+        let _ = SigSet::all().thread_block();
+        let Some(reading) = self.user.reading().and_then(|fd| fd.try_clone_to_owned().ok()) else { return };
+        loop {
+            match self.turn(reading.as_fd()) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(_) => break,
+            }
+        }
+        let _ = self.output.shutdown(Shutdown::Write);
+    }
+
+    /// Waits for something to do, and does it. `false`: that was all. An error: the user's terminal is gone.
+    fn turn(&mut self, terminal: BorrowedFd) -> nix::Result<bool> {
+        let wanted = self.is_reading && !self.is_behind && self.pending.is_empty();
+        let when = |condition: bool, flag: PollFlags| if condition { flag } else { PollFlags::empty() };
+        let mut polled = [
+            PollFd::new(self.control.as_fd(), PollFlags::POLLIN),
+            // Asked for nothing, they tell of a hang-up.
+            PollFd::new(terminal, when(wanted, PollFlags::POLLIN)),
+            PollFd::new(self.master.as_fd(), when(!self.pending.is_empty(), PollFlags::POLLOUT)),
+        ];
+        let patience = if self.is_reading && self.is_behind { ANOTHER_LOOK.into() } else { PollTimeout::NONE };
+        match poll(&mut polled, patience) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        let [control, terminal_is, master] = polled.map(|fd| fd.revents().unwrap_or(PollFlags::empty()));
+        self.is_behind = false;
+        if !control.is_empty() {
+            return Ok(self.take_order());
+        }
+        if wanted && terminal_is.contains(PollFlags::POLLIN) {
+            self.take_in(terminal)?;
+        }
+        let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+        if terminal_is.intersects(gone) {
+            return Err(Errno::EIO);
+        }
+        let is_heard = !master.intersects(gone);
+        Ok(is_heard && (!master.contains(PollFlags::POLLOUT) || self.pass_on()))
+    }
+
+    /// `false`: there will be no further one.
+    fn take_order(&mut self) -> bool {
+        let mut order = [0];
+        match self.control.read(&mut order) {
+            Ok(1) => self.is_reading = order[0] == READ,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            _ => return false,
+        }
+        true
+    }
+
+    fn take_in(&mut self, terminal: BorrowedFd) -> nix::Result<()> {
+        let mut chunk = [0; 4096];
+        match read(terminal, &mut chunk) {
+            // The key for the end of the input, pressed while the terminal was not raw: just after this process was stopped and
+            // continued by others. A hang-up looks the same, and is told by poll as well.
+            Ok(0) => self.pending.extend(end_key(&self.master)),
+            Ok(length) => self.pending.extend_from_slice(&chunk[..length]),
+            Err(Errno::EIO) if !self.user.is_foreground() => self.is_behind = true,
+            Err(Errno::EAGAIN | Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        Ok(())
+    }
+
+    /// Where the command does not read, its terminal takes no more at some time, and then nothing more is read here.
+    /// `false`: every process of the sandbox is gone.
+    fn pass_on(&mut self) -> bool {
+        match write(&self.master, &self.pending) {
+            Ok(length) => drop(self.pending.drain(..length)),
+            Err(Errno::EAGAIN | Errno::EINTR) => {}
+            Err(_) => return false,
+        }
+        true
+    }
+}
+
+/// The key for the end of the input, where the command has one.
+fn end_key(master: impl AsFd) -> Option<u8> {
+    // 0 means that it has none (`_POSIX_VDISABLE`).
+    tcgetattr(master)
+        .ok()
+        .map(|modes| modes.control_chars[SpecialCharacterIndices::VEOF as usize])
+        .filter(|key| *key != 0)
+}
