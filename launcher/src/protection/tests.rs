@@ -87,3 +87,15 @@ fn a_file_with_another_name_is_known() {
     fs::hard_link(folder.join("one"), folder.join("other")).unwrap();
     assert!(has_others());
 }
+
+#[test]
+fn in_a_sticky_directory_only_ones_own_can_be_moved() {
+    let (_guard, folder) = folder();
+    let way = Way::follow(&folder).unwrap();
+    let own = way.names.last().unwrap();
+    // The folder lies in a directory for everybody, and is this user's.
+    assert!(own.is_movable, "{own:?}");
+    let tmp = way.names.iter().find(|name| name.mode & libc::S_ISVTX != 0).expect("it is sticky");
+    let foreign = Way::follow(&tmp.path).unwrap();
+    assert_eq!(foreign.names.last().unwrap().is_movable, nix::unistd::geteuid().is_root());
+}

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, readlinkat};
-use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::sys::stat::{Mode, SFlag, fstat, lstat};
 use nix::unistd::{AccessFlags, faccessat, geteuid};
 
 use crate::inode::{Inode, kind};
@@ -43,7 +43,8 @@ pub(super) struct Name {
 }
 
 impl Name {
-    fn of(path: PathBuf, is_movable: bool) -> nix::Result<Self> {
+    fn of(place: &Place, name: &OsStr) -> nix::Result<Self> {
+        let path = place.path.join(name);
         let handle = open(&path, OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty())?;
         let stat = fstat(&handle)?;
         let kind = match kind(&stat) {
@@ -52,7 +53,35 @@ impl Name {
             _ => Kind::File,
         };
         let (inode, owner, mode, links) = (Inode::of(&stat), stat.st_uid, stat.st_mode & 0o7777, stat.st_nlink);
+        let is_movable = place.is_changeable && !place.protects(owner);
         Ok(Self { path, inode, kind, owner, mode, links, is_movable, handle: Arc::new(handle) })
+    }
+}
+
+/// A directory on the way, as far as it decides about the names in it.
+struct Place {
+    path: PathBuf,
+    owner: u32,
+    mode: u32,
+    is_changeable: bool,
+}
+
+impl Place {
+    fn at(path: PathBuf) -> nix::Result<Self> {
+        let stat = lstat(&path)?;
+        Ok(Self { is_changeable: is_changeable(&path, stat.st_uid), owner: stat.st_uid, mode: stat.st_mode, path })
+    }
+
+    fn of(name: &Name) -> Self {
+        let is_changeable = is_changeable(&name.path, name.owner);
+        Self { path: name.path.clone(), owner: name.owner, mode: name.mode, is_changeable }
+    }
+
+    /// Whether what belongs to `owner` stays here whoever may write: in a sticky directory nobody but its owner and that
+    /// of the file renames or removes it (inode(7)).
+    fn protects(&self, owner: u32) -> bool {
+        let own = geteuid().as_raw();
+        self.mode & libc::S_ISVTX != 0 && own != 0 && self.owner != own && owner != own
     }
 }
 
@@ -76,17 +105,15 @@ impl Way {
         }
         let mut way = Way { names: Vec::new(), end: None };
         let mut ahead = components(path);
-        let mut place = PathBuf::from("/");
-        let mut owner_of_place = 0;
+        let mut place = Place::at("/".into())?;
         let mut links = 0;
         while let Some(component) = ahead.pop_front() {
             if component == OsStr::new("..") {
-                place.pop();
-                owner_of_place = owner(&place)?;
+                let above = place.path.parent().unwrap_or(&place.path).to_owned();
+                place = Place::at(above)?;
                 continue;
             }
-            let candidate = place.join(&component);
-            let name = match Name::of(candidate, is_changeable(&place, owner_of_place)) {
+            let name = match Name::of(&place, &component) {
                 Ok(found) => found,
                 Err(errno @ (Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES)) => {
                     way.end = Some(errno);
@@ -95,7 +122,7 @@ impl Way {
                 Err(errno) => return Err(errno.into()),
             };
             match name.kind {
-                Kind::Directory => (place, owner_of_place) = (name.path.clone(), name.owner),
+                Kind::Directory => place = Place::of(&name),
                 Kind::Link => {
                     links += 1;
                     if links > MAX_LINKS {
@@ -103,7 +130,7 @@ impl Way {
                     }
                     let target = PathBuf::from(readlinkat(&*name.handle, "")?);
                     if target.is_absolute() {
-                        (place, owner_of_place) = (PathBuf::from("/"), 0);
+                        place = Place::at("/".into())?;
                     }
                     for component in components(&target).into_iter().rev() {
                         ahead.push_front(component);
@@ -129,10 +156,6 @@ fn components(path: &Path) -> VecDeque<OsString> {
         _ => None,
     });
     names.collect()
-}
-
-fn owner(directory: &Path) -> nix::Result<u32> {
-    Ok(nix::sys::stat::lstat(directory)?.st_uid)
 }
 
 /// Whether this user can change the entries of a directory, or a file: now, or after giving themselves the permission.

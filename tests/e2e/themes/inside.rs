@@ -22,6 +22,7 @@ tests![
     the_environment_is_passed_on needs [],
     landlock_inside_knows_files_alone needs [PYTHON],
     the_limit_of_core_dumps_is_one_and_stays needs [PYTHON],
+    nothing_of_netboxs_own_is_in_view needs [],
 ];
 
 const FLAGS: [&str; 2] = ["--allow", "other.example.com"];
@@ -177,4 +178,39 @@ os.kill(child, 9)
     let said = "lower None\nlower and look (1, 1)\nraise ValueError\nraise to the end PermissionError\nsoft above hard ValueError\n\
                 of another PermissionError\nlimit (1, 1) of the other (1, 1)\n";
     outcome.exits_with(0).says(said).says(same);
+}
+
+/// Neither descriptors nor namespaces nor sockets, nor a variable but those that say so.
+fn nothing_of_netboxs_own_is_in_view(world: &World) {
+    let own = world.netbox(&FLAGS).exec(&["ls", "/proc/self/fd"]).stdout();
+    // The fourth is the folder that is listed.
+    assert_eq!(own, "0\n1\n2\n3\n");
+    let script = "
+for name in environ maps mem auxv syscall fd/0 fd/3; do cat /proc/1/$name; done
+for name in exe cwd root fd/0 fd/3 ns/net ns/mnt ns/user; do readlink /proc/1/$name; done
+exit 0
+";
+    let closed = |script: &str| {
+        let outcome = world.netbox(&FLAGS).exec(&["sh", "-c", script]);
+        assert_eq!(outcome.exits_with(0).stdout(), "", "{outcome}");
+    };
+    closed(script);
+    if !world.identity.real_root {
+        // Root sees which numbers there are.
+        closed("for name in fd ns map_files; do ls /proc/1/$name; done; exit 0");
+    }
+
+    let variables = |text: String| -> std::collections::BTreeSet<String> {
+        text.lines().filter_map(|line| Some(line.split_once('=')?.0.to_owned())).collect()
+    };
+    let bare = variables(world.bare().exec(&["env"]).stdout());
+    let inside = variables(world.netbox(&FLAGS).exec(&["env"]).stdout());
+    let more: Vec<_> = inside.difference(&bare).map(String::as_str).collect();
+    assert_eq!(more, ["NETBOX", "NETBOX_SESSION"]);
+
+    // Its sockets have no names. A line has seven words without.
+    let outcome = world.netbox(&FLAGS).exec(&["cat", "/proc/net/unix"]);
+    let lines = outcome.exits_with(0).stdout();
+    let named: Vec<_> = lines.lines().skip(1).filter(|line| line.split_whitespace().count() > 7).collect();
+    assert!(named.is_empty() && lines.starts_with("Num"), "{outcome}");
 }
