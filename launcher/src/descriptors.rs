@@ -26,6 +26,8 @@ use nix::sys::statfs::{
 use nix::unistd::pipe2;
 
 use crate::error::{At, Failure, Step};
+use crate::inode::Inode;
+use crate::protection::Protected;
 use crate::relay::Relay;
 use crate::sys;
 use crate::terminal::Settings;
@@ -82,12 +84,12 @@ pub(crate) enum Verdict {
 
 impl Standard {
     /// Judges 0, 1 and 2 of this process. `attend`: the command is to have the terminal, if there is one.
-    pub(crate) fn judge(attend: bool) -> Result<Self, Failure> {
+    pub(crate) fn judge(protected: &[Protected], attend: bool) -> Result<Self, Failure> {
         let mut standard = Standard { replacements: [None, None, None], terminal: None, relays: Vec::new() };
         let mut terminals = [false; 3];
         let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
         for (number, fd) in [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()].into_iter().enumerate() {
-            match judge(fd).at(Step::Descriptors, &format!("descriptor {number}"))? {
+            match judge(fd, protected).at(Step::Descriptors, &format!("descriptor {number}"))? {
                 Verdict::Pass => {}
                 Verdict::Terminal => terminals[number] = true,
                 Verdict::Refuse(what) => {
@@ -120,14 +122,18 @@ pub(crate) fn refusal(number: RawFd, what: &str) -> Failure {
     Failure::outcome(Step::Descriptors, detail)
 }
 
-pub(crate) fn judge(fd: BorrowedFd) -> nix::Result<Verdict> {
+pub(crate) fn judge(fd: BorrowedFd, protected: &[Protected]) -> nix::Result<Verdict> {
     let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
     if flags.contains(OFlag::O_PATH) {
         return Ok(Verdict::Refuse("a path handle"));
     }
     let stat = fstat(fd)?;
     Ok(match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
-        SFlag::S_IFREG => judge_file(fd, flags)?,
+        // Whoever has a file open for reading can open it again for writing, on the mount that it was opened on.
+        SFlag::S_IFREG if protected.iter().any(|one| one.holds(fd, Inode::of(&stat))) => {
+            Verdict::Refuse("a file that decides later runs")
+        }
+        SFlag::S_IFREG => judge_file(fd, flags & OFlag::O_ACCMODE != OFlag::O_RDONLY || stat.st_mode & 0o222 != 0)?,
         SFlag::S_IFIFO => Verdict::Pass,
         SFlag::S_IFCHR => judge_device(major(stat.st_rdev), minor(stat.st_rdev), fd),
         SFlag::S_IFSOCK => judge_socket(fd)?,
@@ -138,16 +144,15 @@ pub(crate) fn judge(fd: BorrowedFd) -> nix::Result<Verdict> {
 }
 
 /// The kernel's handles and controls are regular files too, to fstat(2).
-fn judge_file(fd: BorrowedFd, flags: OFlag) -> nix::Result<Verdict> {
+fn judge_file(fd: BorrowedFd, is_writable: bool) -> nix::Result<Verdict> {
     // linux/magic.h has it; nix does not.
     const PIDFS_MAGIC: FsType = FsType(0x5049_4446);
     let kind = fstatfs(fd)?.filesystem_type();
-    let writable = flags & OFlag::O_ACCMODE != OFlag::O_RDONLY;
     let control = [PROC_SUPER_MAGIC, SYSFS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC];
     Ok(match kind {
         NSFS_MAGIC => Verdict::Refuse("a namespace handle"),
         PIDFS_MAGIC => Verdict::Refuse("a process handle"),
-        _ if writable && control.contains(&kind) => Verdict::Refuse("a control file of the kernel, open for writing"),
+        _ if is_writable && control.contains(&kind) => Verdict::Refuse("a control file of the kernel"),
         _ => Verdict::Pass,
     })
 }
@@ -189,7 +194,7 @@ mod tests {
     use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 
     fn refused(fd: impl AsFd) -> Option<&'static str> {
-        match judge(fd.as_fd()).unwrap() {
+        match judge(fd.as_fd(), &[]).unwrap() {
             Verdict::Refuse(what) => Some(what),
             _ => None,
         }
@@ -202,7 +207,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let null = File::open("/dev/null").unwrap();
         for fd in [read.as_fd(), write.as_fd(), one.as_fd(), other.as_fd(), file.as_fd(), null.as_fd()] {
-            assert!(matches!(judge(fd).unwrap(), Verdict::Pass));
+            assert!(matches!(judge(fd, &[]).unwrap(), Verdict::Pass));
         }
     }
 
@@ -210,7 +215,7 @@ mod tests {
     fn an_internet_stream_is_relayed_and_other_internet_sockets_are_refused() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        assert!(matches!(judge(stream.as_fd()).unwrap(), Verdict::Relay));
+        assert!(matches!(judge(stream.as_fd(), &[]).unwrap(), Verdict::Relay));
         assert!(refused(&listener).is_some());
         let datagram = UdpSocket::bind("127.0.0.1:0").unwrap();
         datagram.connect("127.0.0.1:9").unwrap();
@@ -229,6 +234,34 @@ mod tests {
         assert_eq!(refused(&epoll.0), Some("neither a file nor a pipe nor a socket"));
         assert_eq!(refused(&namespace), Some("a namespace handle"));
         assert!(refused(&control).is_some());
+        let reopened = File::open("/proc/self/oom_score_adj").unwrap();
+        assert!(refused(&reopened).is_some(), "it can be opened again for writing");
         assert_eq!(refused(File::open("/proc/self/status").unwrap()), None, "reading tells no more than a pipe would");
+    }
+
+    #[test]
+    fn a_file_that_decides_later_runs_is_refused_by_every_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(top.join("netbox/trust")).unwrap();
+        for name in ["netbox/config.toml", "netbox/trust/one.json", "netbox.toml", "other"] {
+            std::fs::write(top.join(name), "").unwrap();
+        }
+        std::fs::hard_link(top.join("netbox.toml"), top.join("link")).unwrap();
+        let protected = [
+            Protected::directory(&top.join("netbox"), 0o700).unwrap(),
+            Protected::in_place(&top.join("netbox.toml")).unwrap(),
+        ];
+        for (name, is_refused) in [
+            ("netbox/config.toml", true),
+            ("netbox/trust/one.json", true),
+            ("netbox.toml", true),
+            ("link", true),
+            ("other", false),
+        ] {
+            let file = File::open(top.join(name)).unwrap();
+            let verdict = judge(file.as_fd(), &protected).unwrap();
+            assert_eq!(matches!(verdict, Verdict::Refuse(_)), is_refused, "{name}");
+        }
     }
 }

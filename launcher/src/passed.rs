@@ -11,6 +11,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 
 use crate::descriptors::{Verdict, judge, refusal};
 use crate::error::{At, Failure, Step};
+use crate::protection::Protected;
 use crate::relay::Relay;
 use crate::sys;
 
@@ -24,12 +25,12 @@ pub(crate) struct Passed {
 
 impl Passed {
     /// Judges these descriptors of this process, which are open.
-    pub(crate) fn judge(numbers: &[RawFd]) -> Result<Self, Failure> {
+    pub(crate) fn judge(numbers: &[RawFd], protected: &[Protected]) -> Result<Self, Failure> {
         let mut passed = Self { numbers: numbers.to_vec(), replacements: Vec::new(), relays: Vec::new() };
         for &number in numbers {
             let what = format!("descriptor {number}");
             let copy = sys::duplicate(number).at(Step::Descriptors, &what)?;
-            match judge(copy.as_fd()).at(Step::Descriptors, &what)? {
+            match judge(copy.as_fd(), protected).at(Step::Descriptors, &what)? {
                 Verdict::Pass => {}
                 Verdict::Terminal => return Err(refusal(number, "a terminal of the host's")),
                 Verdict::Refuse(what) => return Err(refusal(number, what)),

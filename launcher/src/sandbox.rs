@@ -75,8 +75,8 @@ impl Embryo {
     pub fn conceive(spec: &Spec) -> Result<Self, Failure> {
         // A caller that ignores SIGCHLD would have its children reaped by the kernel, and their ends untold.
         sys::signal::set_disposition(Signal::SIGCHLD, false).at(Step::Handshake, "SIGCHLD")?;
-        let mut standard = Standard::judge(spec.interactive)?;
-        let passed = Passed::judge(&spec.passed)?;
+        let mut standard = Standard::judge(&spec.protected, spec.interactive)?;
+        let passed = Passed::judge(&spec.passed, &spec.protected)?;
         let (channels, theirs) = Channels::pair().at(Step::ControlSocket, "")?;
         match sys::clone3(NAMESPACES).at(Step::Namespaces, "")? {
             Cloned::Child => {

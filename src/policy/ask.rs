@@ -50,8 +50,10 @@ impl Terminal {
 
     /// Shows a text, asks, and waits for the answer. Whatever is not a yes is a no.
     pub fn agrees(&mut self, text: &str, question: &str) -> bool {
-        // What was typed before is no answer: pasted lines, or a yes to another program.
-        let _ = tcflush(&self.input, FlushArg::TCIFLUSH);
+        // What was typed before, or pasted with the command line, is no answer to what nobody has seen.
+        if tcflush(&self.input, FlushArg::TCIFLUSH).is_err() {
+            return false;
+        }
         // In one piece, so that nothing comes between. Whoever sees no question cannot answer it.
         let shown = format!("{text}{question} [y/N] ");
         if io::stderr().write_all(shown.as_bytes()).is_err() {

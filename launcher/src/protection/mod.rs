@@ -25,13 +25,15 @@ mod inside;
 mod watch;
 mod way;
 
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use nix::errno::Errno;
 
+use crate::inode::Inode;
 pub(crate) use inside::hold;
 pub use watch::Replaced;
 pub(crate) use watch::Watch;
@@ -107,6 +109,14 @@ impl Protected {
     /// Whether it is a file that has another name (a hard link), under which it is not protected.
     pub fn has_other_names(&self) -> bool {
         self.is_read_only && self.pins.last().is_some_and(|name| name.kind == Kind::File && name.links > 1)
+    }
+
+    /// Whether an open file is this one, or lies in this directory.
+    pub(crate) fn holds(&self, fd: BorrowedFd, inode: Inode) -> bool {
+        let Some(end) = self.pins.last().filter(|_| self.is_read_only) else { return false };
+        let is_below =
+            || fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).is_ok_and(|path| path.starts_with(&end.path));
+        end.inode == inode || (end.kind == Kind::Directory && is_below())
     }
 
     /// All that the way leads through, and its end read-only, unless nobody could change it anyway.

@@ -16,7 +16,7 @@ use netbox_config::derived::{Reading, Setting, apt, cargo, git, go, lockfile, ma
 
 use super::files::{Around, Text};
 use super::told;
-use crate::policy::shown;
+use crate::policy::{places, shown};
 
 /// How many files of the user's a git configuration may take in.
 const MOST_INCLUDES: usize = 16;
@@ -144,17 +144,19 @@ fn cargo(around: &Around) -> Result<Gathered, String> {
     let mut files: Vec<CargoFile> = Vec::new();
     // cargo takes the name without an ending first.
     let names = ["config", "config.toml"];
-    for directory in around.project.iter().map(|directory| directory.join(".cargo")) {
-        for name in names.iter().filter(|_| home.as_ref() != Some(&directory)) {
+    // Above the root of the repository too: a tree that somebody else made may name its own root (`.jj` in it, say), or
+    // lie in another one.
+    for directory in around.project.iter().chain(&around.above).map(|directory| directory.join(".cargo")) {
+        // What is closed to this user is closed to cargo.
+        let is_there = home.as_ref() != Some(&directory) && places::is_there(&directory).unwrap_or(false);
+        for name in names.iter().filter(|_| is_there) {
             if let Some(text) = around.project_file(&directory, name)? {
                 files.push(text.parse(cargo::parse)?);
                 break;
             }
         }
     }
-    let above =
-        around.above.iter().map(|directory| directory.join(".cargo")).filter(|path| home.as_ref() != Some(path));
-    for directory in above.chain(home.clone()) {
+    if let Some(directory) = home {
         for name in names {
             if let Some(text) = around.own_file(&directory.join(name))? {
                 files.push(text.parse(cargo::parse)?);

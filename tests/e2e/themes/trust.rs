@@ -23,6 +23,7 @@ tests![
     at_a_terminal_it_is_shown_and_asked_about needs [CURL],
     what_was_typed_before_the_question_is_no_answer needs [],
     no_answer_but_yes_is_a_yes needs [],
+    what_was_typed_before_the_question_is_no_answer needs [],
     a_change_is_shown_as_such needs [],
     what_is_shown_cannot_steer_the_terminal needs [],
     with_a_pipe_for_input_the_terminal_is_asked needs [],
@@ -143,6 +144,17 @@ fn no_answer_but_yes_is_a_yes(world: &World) {
         terminal.shows("it ran");
         running.finish().exits_with(0);
     }
+}
+
+fn what_was_typed_before_the_question_is_no_answer(world: &World) {
+    let project = Project::with(world, "allow = [\"answers.example.com\"]\n");
+    let terminal = Terminal::new();
+    terminal.enter_line("y");
+    let running = project.netbox(&[]).on(&terminal).start(&RAN);
+    terminal.shows("[y/N] ");
+    terminal.enter_line("n");
+    running.finish().exits_with(125);
+    terminal.shows("is not trusted");
 }
 
 fn a_change_is_shown_as_such(world: &World) {

@@ -100,7 +100,7 @@ fn cargo_reads_from_the_working_directory_upward_and_its_home() {
         (
             &[],
             &[(".cargo/config.toml", &top), ("home/.cargo/config.toml", &home)],
-            "top.example.com:443 /.cargo/config.toml:4",
+            "*top.example.com:443 /.cargo/config.toml:4",
         ),
         (&[], &[("home/.cargo/config", &home)], "home.example.com:443 /home/.cargo/config:4"),
         (
