@@ -8,10 +8,10 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 use nix::fcntl::readlinkat;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use nix::sys::stat::lstat;
+use nix::sys::stat::{fstat, lstat};
+use nix::unistd::geteuid;
 
 use super::Protected;
 use super::way::{Kind, Name};
@@ -101,7 +102,9 @@ impl Watch {
 impl Drop for Watch {
     /// After a fault, when nobody asks.
     fn drop(&mut self) {
-        self.finish();
+        if self.thread.is_some() {
+            self.finish();
+        }
     }
 }
 
@@ -183,10 +186,13 @@ fn put_back(name: &Name) -> io::Result<Option<PathBuf>> {
             Some(aside)
         }
     };
-    // Where it is now, as far as it is anywhere.
-    let now = fs::read_link(format!("/proc/self/fd/{}", name.handle.as_raw_fd()))?;
-    if lstat(&now).is_ok_and(|stat| Inode::of(&stat) == name.inode) {
-        fs::rename(&now, &name.path)?;
+    if fstat(&*name.handle)?.st_nlink > 0 {
+        let moved = bring_back(name);
+        if moved.is_err() {
+            // Out of reach. Later runs are to fail on what is here, rather than to go without what was.
+            fs::File::create_new(&name.path)?;
+        }
+        moved?;
     } else if name.kind == Kind::Link {
         symlink(PathBuf::from(readlinkat(&*name.handle, "").map_err(io::Error::from)?), &name.path)?;
     } else {
@@ -194,6 +200,25 @@ fn put_back(name: &Name) -> io::Result<Option<PathBuf>> {
         DirBuilder::new().mode(name.mode).create(&name.path)?;
     }
     Ok(other)
+}
+
+/// Moves what had the name back to it, from wherever it is.
+fn bring_back(name: &Name) -> io::Result<()> {
+    let now = fs::read_link(format!("/proc/self/fd/{}", name.handle.as_raw_fd()))?;
+    let mut above: Vec<_> = now.ancestors().skip(1).collect();
+    above.reverse();
+    // Whoever moved it may have closed the directories there.
+    for directory in above {
+        let metadata = fs::symlink_metadata(directory)?;
+        let mode = metadata.mode() & 0o7777;
+        if metadata.is_dir() && metadata.uid() == geteuid().as_raw() && mode & 0o700 != 0o700 {
+            fs::set_permissions(directory, Permissions::from_mode(mode | 0o700))?;
+        }
+    }
+    if Inode::of(&lstat(&now)?) != name.inode {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    fs::rename(&now, &name.path)
 }
 
 /// A name beside this one that nothing has.
@@ -214,6 +239,8 @@ mod tests {
     use super::*;
     use crate::sys::process;
     use nix::errno::Errno;
+    use nix::fcntl::{OFlag, open, openat, renameat};
+    use nix::sys::stat::{Mode, mkdirat};
     use nix::unistd::Pid;
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Child, Command};
@@ -267,6 +294,38 @@ mod tests {
             assert!(scene.is_whole() && !scene.home.join("gone").exists());
             assert_eq!(fs::read_to_string(scene.home.join(".config/netbox/config.toml")).unwrap(), "mine");
         }
+    }
+
+    #[test]
+    fn a_directory_that_is_hidden_is_found_or_nothing_runs_without_it() {
+        // Behind a closed directory, and at the end of a path that is too long to be told.
+        for depth in [1, 20] {
+            let mut scene = scene(Some("config.toml"), true);
+            let mut place = open_directory(&scene.home);
+            for _ in 0..depth {
+                let name = "x".repeat(250);
+                mkdirat(&place, name.as_str(), Mode::S_IRWXU).unwrap();
+                place = openat(&place, name.as_str(), OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+            }
+            let configuration = open_directory(&scene.home.join(".config"));
+            renameat(&configuration, "netbox", &place, "hidden").unwrap();
+            nix::sys::stat::fchmod(&place, Mode::empty()).unwrap();
+            assert_eq!(scene.sandbox.wait().unwrap().signal(), Some(libc::SIGKILL));
+            let replaced = scene.watch.finish();
+            let path = scene.home.join(".config/netbox");
+            assert_eq!(replaced.len(), 1);
+            if depth == 1 {
+                assert_eq!(replaced[0].outcome, Ok(None));
+                assert_eq!(fs::read_to_string(path.join("config.toml")).unwrap(), "mine");
+            } else {
+                assert!(replaced[0].outcome.is_err());
+                assert!(fs::metadata(path).unwrap().is_file(), "later runs fail on it");
+            }
+        }
+    }
+
+    fn open_directory(path: &Path) -> OwnedFd {
+        open(path, OFlag::O_DIRECTORY, Mode::empty()).unwrap()
     }
 
     #[test]
