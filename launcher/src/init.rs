@@ -25,6 +25,7 @@ use nix::unistd::{ForkResult, Pid, setpgid, setsid};
 use crate::automounts;
 use crate::command::{Spec, become_command};
 use crate::control_groups;
+use crate::costs::{Costs, Stopwatch};
 use crate::descriptors::{self, Standard};
 use crate::devices;
 use crate::error::{At, Failure, Step};
@@ -83,9 +84,9 @@ fn live(
 ) -> Result<(), Failure> {
     let settings = standard.terminal.take();
     let mask = tie_to_netbox(standard, passed, [channel, &supervisor, &sockets])?;
-    let (walls, network) = build(spec)?;
+    let (walls, network, costs) = build(spec)?;
     let (mut terminal, master) = settings.as_ref().map(Inside::make).transpose()?.unzip();
-    let Some(foreground) = hand_over(channel, network, &walls, master)? else { return Ok(()) };
+    let Some(foreground) = hand_over(channel, network, &walls, &costs, master)? else { return Ok(()) };
     let visible = terminal.as_mut().filter(|_| foreground);
     let Some(command) = start_command(spec, &mask, channel, &supervisor, visible)? else {
         return Ok(());
@@ -122,22 +123,30 @@ fn tie_to_netbox(standard: Standard, passed: Passed, channels: [&Channel; 3]) ->
 }
 
 /// Stage 2. Everything that confines the command, and the proof of it.
-fn build(spec: &Spec) -> Result<(Vec<&'static str>, Network), Failure> {
+fn build(spec: &Spec) -> Result<(Vec<&'static str>, Network, Costs), Failure> {
+    let mut watch = Stopwatch::start();
     mounts::make_private()?;
+    watch.lap("private mounts");
     let table = protection::hold(&spec.protected, &spec.hidden)?;
+    watch.lap("next run");
     automounts::cover(&table)?;
+    watch.lap("automounts");
     // Without it programs ask 127.0.0.1 (resolv.conf(5)).
     let last_resort = resolver_files::place("/etc/resolv.conf")?.is_none();
-    let network = network::set_up(last_resort, &spec.host_ports)?;
+    let network = network::set_up(last_resort, &spec.host_ports, &mut watch)?;
     mounts::put_resolver_files(&spec.hidden, &spec.unix_sockets, &table)?;
+    watch.lap("resolver files and masks");
     mounts::mount_proc()?;
     network::allow_low_ports()?;
+    watch.lap("proc");
     control_groups::protect()?;
     mounts::protect_kernel_files(id_maps::is_root())?;
+    watch.lap("kernel files");
     devices::put(&spec.devices)?;
+    watch.lap("devices");
     let mut walls = vec!["userns", "pidns", "mountns", "ipcns", "seccomp", "unix"];
     walls.extend(&network.walls);
-    Ok((walls, network))
+    Ok((walls, network, watch.stop()))
 }
 
 /// Stage 3. The listeners go out and are closed here, and so is the other end of the command's terminal. The value: whether
@@ -146,12 +155,13 @@ fn hand_over(
     channel: &Channel,
     network: Network,
     walls: &[&str],
+    costs: &Costs,
     master: Option<OwnedFd>,
 ) -> Result<Option<bool>, Failure> {
     let step = Step::HandOver;
     let (counts, mut descriptors) = network.listeners.to_descriptors();
     descriptors.extend(master.iter().map(AsRawFd::as_raw_fd));
-    let report = Report::Ready(format!("{counts}\n{}", walls.join(" ")));
+    let report = Report::Ready(format!("{counts}\n{}\n{}", walls.join(" "), costs.to_text()));
     channel.report(&report, &descriptors).at(step, "the channel to netbox")?;
     drop((network, master));
     Ok(match channel.next_order().at(step, "the channel to netbox")? {

@@ -17,6 +17,7 @@
 mod automounts;
 mod command;
 mod control_groups;
+mod costs;
 mod descriptors;
 mod devices;
 mod error;
@@ -40,6 +41,7 @@ mod system_call_filter;
 mod terminal;
 
 pub use command::Spec;
+pub use costs::Costs;
 pub use descriptors::{close_inherited, inherited, is_open};
 pub use devices::{Device, NoDevice};
 pub use error::{Failure, Step};

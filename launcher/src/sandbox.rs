@@ -14,6 +14,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
 use crate::command::Spec;
+use crate::costs::{Costs, Stopwatch};
 use crate::descriptors::Standard;
 use crate::error::{At, Failure, Step};
 use crate::further_sockets::SocketMaker;
@@ -62,6 +63,7 @@ pub struct Embryo {
     relays: Vec<Relay>,
     terminal: Option<Settings>,
     protected: Vec<Protected>,
+    costs: Costs,
 }
 
 impl Embryo {
@@ -78,6 +80,7 @@ impl Embryo {
         let mut standard = Standard::judge(&spec.protected, spec.interactive)?;
         let passed = Passed::judge(&spec.passed, &spec.protected)?;
         let (channels, theirs) = Channels::pair().at(Step::ControlSocket, "")?;
+        let mut watch = Stopwatch::start();
         match sys::clone3(NAMESPACES).at(Step::Namespaces, "")? {
             Cloned::Child => {
                 // First of all: with netbox's end open here, its death would never read as end of file.
@@ -92,8 +95,9 @@ impl Embryo {
                 relays.extend(passed.into_relays().at(Step::Descriptors, "close_range")?);
                 id_maps::write_outer(pid)?;
                 channels.main.order(Order::Mapped).at(Step::Handshake, "the channel to pid 1")?;
+                watch.lap("namespaces");
                 let (allowed, protected) = (spec.unix_sockets.clone(), spec.protected.clone());
-                Ok(Embryo { init, channels, allowed, relays, terminal, protected })
+                Ok(Embryo { init, channels, allowed, relays, terminal, protected, costs: watch.stop() })
             }
         }
     }
@@ -106,7 +110,8 @@ impl Embryo {
         let step = Step::HandOver;
         match self.channels.main.next_report().at(step, "the channel to pid 1")? {
             Some((Report::Ready(text), mut descriptors)) => {
-                let (counts, walls) = text.split_once('\n').unwrap_or_default();
+                let (counts, text) = text.split_once('\n').unwrap_or_default();
+                let (walls, costs_inside) = text.split_once('\n').unwrap_or_default();
                 // Its end comes last.
                 let settings = self.terminal.as_ref();
                 let ends = settings.and_then(|settings| Some((settings, descriptors.pop()?)));
@@ -114,6 +119,8 @@ impl Embryo {
                 let listeners = Listeners::from_descriptors(counts, descriptors)
                     .ok_or_else(|| Failure::outcome(step, "pid 1 sent other sockets than it announced"))?;
                 let walls = walls.split(' ').map(str::to_owned).collect();
+                let mut costs = self.costs;
+                costs.add_text(costs_inside);
                 let relays = Some(Relays::start(self.relays));
                 let inside = listeners.capture[0].as_fd().try_clone_to_owned().at(step, "a listener")?;
                 let Channels { main: channel, supervisor, sockets } = self.channels;
@@ -134,6 +141,7 @@ impl Embryo {
                     is_asked_to_stop: false,
                     goes_on: false,
                     walls,
+                    costs,
                 };
                 Ok((sandbox, listeners))
             }
@@ -196,12 +204,19 @@ pub struct Sandbox {
     /// Whether it was ordered to since this process was last continued.
     goes_on: bool,
     walls: Vec<String>,
+    costs: Costs,
 }
 
 impl Sandbox {
     /// The mechanisms in force, each by one word, for people and for the `start` event.
     pub fn walls(&self) -> &[String] {
         &self.walls
+    }
+
+    /// What it took to build them. The command's own user namespace, the system-call filter and the supervision are still to
+    /// come, with the start.
+    pub fn costs(&self) -> &Costs {
+        &self.costs
     }
 
     /// The pid of the sandbox's first process, as seen here.
