@@ -32,7 +32,6 @@ mod signals;
 mod system_file;
 mod terminal;
 mod terminal_jobs;
-mod threats;
 mod trust;
 mod unix_sockets;
 mod usage;
@@ -57,7 +56,6 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         terminal::TESTS,
         terminal_jobs::TESTS,
         unix_sockets::TESTS,
-        threats::TESTS,
         programs::runtimes::TESTS,
         programs::builds::TESTS,
         programs::desks::TESTS,
