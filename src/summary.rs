@@ -102,6 +102,9 @@ fn list(text: &mut String, what: &str, groups: &[Refused], others: u64) {
         if group.count > 1 {
             let _ = write!(text, ", {} times", group.count);
         }
+        if let Some(by) = &group.by {
+            let _ = write!(text, "; by {by}");
+        }
         if let Some(hint) = &group.hint {
             let _ = write!(text, "; to allow it: --allow '{hint}'");
         }

@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
         let early = client_hello(&bytes[..end]);
         assert!(early == Hello::Incomplete || early == whole, "more bytes change a verdict");
     }
-    let Hello::Whole { sni } = whole else { return };
+    let Hello::Whole { sni, .. } = whole else { return };
     let mut acceptor = Acceptor::default();
     let mut rest = bytes;
     let accepted = loop {

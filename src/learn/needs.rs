@@ -124,7 +124,7 @@ mod tests {
 
     fn took(host: &str, port: u16, reason: Reason, hint: Option<&str>) -> Refused {
         let hint = hint.map(str::to_owned);
-        Refused { host: host.to_owned(), port: Some(port), reason, count: 1, hint, near: None }
+        Refused { host: host.to_owned(), port: Some(port), reason, count: 1, hint, near: None, by: None }
     }
 
     fn of(audited: Vec<Refused>) -> Needs {

@@ -1,6 +1,6 @@
 //! The sums of a run: how much was allowed and refused, and what to write to allow it.
 
-use netbox_config::Reason;
+use netbox_config::{Reason, RuleRef};
 
 use super::line::{HINT, HOST, NEAR, cut};
 use super::{CloseEvent, DecisionEvent, End, LateRefusal, Verdict};
@@ -57,6 +57,8 @@ pub struct Refused {
     pub hint: Option<String>,
     /// What almost allowed it; escaped and cut likewise.
     pub near: Option<String>,
+    /// The rule that refused it and its place, where one did: "`*.example.com` (config.toml:3:10)"; likewise.
+    pub by: Option<String>,
 }
 
 /// A host that was reached, on one port.
@@ -85,6 +87,8 @@ struct Seen<'s> {
     port: Option<u16>,
     hint: Option<&'s str>,
     near: Option<&'s str>,
+    /// The rule that decided.
+    rule: Option<&'s RuleRef>,
 }
 
 impl Sums {
@@ -95,6 +99,7 @@ impl Sums {
             port: decision.port,
             hint: decision.hint.as_deref(),
             near: decision.near.as_deref(),
+            rule: decision.rule.as_ref(),
         };
         match Verdict::of(decision.reason) {
             Verdict::Allow => {
@@ -113,7 +118,7 @@ impl Sums {
 
     pub fn close(&mut self, close: CloseEvent) {
         if let End::Refused(LateRefusal { reason, host, port, hint }) = &close.end {
-            self.refused(&Seen { reason: *reason, host, port: *port, hint: hint.as_deref(), near: None });
+            self.refused(&Seen { reason: *reason, host, port: *port, hint: hint.as_deref(), near: None, rule: None });
         }
         // What was refused late was reached before, unless nothing had been let through.
         let untold = matches!(close.end, End::Refused(_)) && close.sent == 0;
@@ -182,7 +187,10 @@ fn group(groups: &mut Vec<Refused>, seen: &Seen<'_>, most: usize) -> bool {
     } else if groups.len() < most {
         let hint = seen.hint.map(|hint| cut(hint, HINT));
         let near = seen.near.map(|near| cut(near, NEAR));
-        groups.push(Refused { host, port, reason, count: 1, hint, near });
+        // What was allowed and failed, or passes in audit mode, is not the rule's doing.
+        let rule = seen.rule.filter(|_| Verdict::of(reason) == Verdict::Deny);
+        let by = rule.map(|rule| cut(&format!("`{}` ({})", rule.text, rule.source), NEAR));
+        groups.push(Refused { host, port, reason, count: 1, hint, near, by });
     } else {
         return false;
     }

@@ -276,6 +276,9 @@ fn the_summary_groups_and_is_bounded() {
     }
     events.decision(DecisionEvent::new(9, "a.example", Some(22), Via::Capture, Reason::PortNotListed));
     events.decision(DecisionEvent::new(9, "a\nb", None, Via::Connect, Reason::Malformed));
+    let rule = Some(RuleRef { text: "*.d.example".into(), source: "a\u{1b}/netbox.toml:3:10".into() });
+    let by_rule = DecisionEvent::new(9, "d.d.example", Some(443), Via::Capture, Reason::Denied);
+    events.decision(DecisionEvent { rule, ..by_rule });
     events.decision(DecisionEvent::new(9, "b.example", Some(443), Via::Capture, Reason::DnsNotFound));
     let passed = DecisionEvent::new(9, "c.example", Some(443), Via::Capture, Reason::Audit);
     events.decision(DecisionEvent { would: Some(Reason::NotListed), hint: Some("c.example".to_owned()), ..passed });
@@ -286,17 +289,20 @@ fn the_summary_groups_and_is_bounded() {
         count,
         hint: hint.map(str::to_owned),
         near: None,
+        by: None,
     };
     let near = Some("near\\u000a".to_owned());
+    let by = Some("`*.d.example` (a\\u001b/netbox.toml:3:10)".to_owned());
     let expected = Summary {
         allowed: 1,
-        denied: 4,
+        denied: 5,
         malformed: 1,
         failed: 1,
         refused: vec![
             Refused { near, ..group("a.example", Some(443), Reason::NotListed, 3, Some("a.example:8443")) },
             group("a.example", Some(22), Reason::PortNotListed, 1, None),
             group("a\\u000ab", None, Reason::Malformed, 1, None),
+            Refused { by, ..group("d.d.example", Some(443), Reason::Denied, 1, None) },
         ],
         audited: vec![group("c.example", Some(443), Reason::NotListed, 1, Some("c.example"))],
         others_audited: 0,
@@ -310,7 +316,7 @@ fn the_summary_groups_and_is_bounded() {
     (0..1000).for_each(|number| events.decision(denied(&format!("{number}.example"))));
     events.decision(denied("a.example"));
     let summary = events.summary();
-    assert_eq!((summary.refused.len(), summary.denied), (MAX_GROUPS, 1005));
+    assert_eq!((summary.refused.len(), summary.denied), (MAX_GROUPS, 1006));
     assert_eq!(summary.refused[0].count, 4);
     let kept: u64 = summary.refused.iter().map(|group| group.count).sum();
     assert_eq!(kept + summary.others, summary.denied + summary.malformed);
