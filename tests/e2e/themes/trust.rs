@@ -21,7 +21,6 @@ tests![
     an_unknown_file_gives_nothing_where_nobody_can_be_asked needs [CURL],
     a_trusted_file_counts_until_a_byte_of_it_changes needs [CURL],
     at_a_terminal_it_is_shown_and_asked_about needs [CURL],
-    what_was_typed_before_the_question_is_no_answer needs [],
     no_answer_but_yes_is_a_yes needs [],
     what_was_typed_before_the_question_is_no_answer needs [],
     a_change_is_shown_as_such needs [],
@@ -110,17 +109,6 @@ fn at_a_terminal_it_is_shown_and_asked_about(world: &World) {
     running.finish().exits_with(0).allowed(&host.name, 80, "listed");
     // From then on nobody need be there.
     project.netbox(&[]).exec(&client).exits_with(0).says("hello");
-}
-
-fn what_was_typed_before_the_question_is_no_answer(world: &World) {
-    let project = Project::with(world, "allow = [\"ahead.example.com\"]\n");
-    let terminal = Terminal::new();
-    // Pasted together with the command, say.
-    terminal.enter_line("y");
-    let running = project.netbox(&[]).on(&terminal).start(&RAN);
-    terminal.shows("[y/N] ");
-    terminal.enter_line("n");
-    running.finish().exits_with(125);
 }
 
 fn no_answer_but_yes_is_a_yes(world: &World) {
