@@ -8,6 +8,7 @@ import fcntl
 import os
 import pty
 import signal
+import socket
 import subprocess
 import termios
 
@@ -94,6 +95,24 @@ def trace(pid):
 
 def take(pid, number):
     os.close(syscall("pidfd_getfd", syscall("pidfd_open", pid, 0), number, 0))
+
+
+def at_the_other_end(*command):
+    """Runs the command with a unix socket as its standard input whose other end is this process's."""
+    near, far = socket.socketpair()
+    signal.signal(signal.SIGWINCH, lambda *_: None)
+    subprocess.run(command, stdin=far)
+    near.close()
+
+
+def reach_peer():
+    """A handle of the process at the other end of standard input, and what one could do with it (unix(7), linux/pidfd.h)."""
+    SO_PEERPIDFD, GET_NET_NAMESPACE = 77, 0xFF04
+    peer = attempt("a handle", lambda: socket.socket(fileno=0).getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD))
+    if peer is not None:
+        attempt("a signal", lambda: signal.pidfd_send_signal(peer, signal.SIGWINCH))
+        attempt("a descriptor", lambda: os.close(syscall("pidfd_getfd", peer, 0, 0)))
+        attempt("a namespace", lambda: os.close(fcntl.ioctl(peer, GET_NET_NAMESPACE)))
 
 
 NAMESPACES = {

@@ -9,6 +9,7 @@ use crate::world::World;
 
 tests![
     a_process_of_the_hosts_cannot_be_touched needs [PYTHON],
+    a_process_at_the_other_end_of_a_socket_cannot_be_touched needs [PYTHON],
     the_first_process_cannot_be_touched needs [PYTHON],
     the_first_process_cannot_be_ended_or_stopped needs [PYTHON, CURL],
     no_namespace_of_the_first_process_can_be_entered needs [PYTHON],
@@ -29,6 +30,22 @@ fn a_process_of_the_hosts_cannot_be_touched(world: &World) {
     let touch = attempt(world, &["processes", "touch", "PID", "ADDRESS"]);
     gets_out(&world.bare().exec(&beside(world, touch.clone())));
     is_held(&world.bare().exec(&beside(world, under_netbox(world, &touch))));
+}
+
+/// A connected unix socket passes, and gives a handle of the process that it leads to, though that has no number inside.
+fn a_process_at_the_other_end_of_a_socket_cannot_be_touched(world: &World) {
+    let reach = attempt(world, &["processes", "reach_peer"]);
+    let at_the_end =
+        |command| world.bare().exec(&[attempt(world, &["processes", "at_the_other_end"]), command].concat());
+    let bare = at_the_end(reach.clone());
+    if bare.stdout() == "failed: a handle ENOPROTOOPT\n" {
+        // Before Linux 6.5 there are no such handles.
+        return;
+    }
+    // The namespace comes with Linux 6.11.
+    bare.says("got: a signal\n").says("got: a descriptor\n");
+    let outcome = at_the_end(under_netbox(world, &reach));
+    outcome.says("failed: a signal").says("failed: a descriptor").says("failed: a namespace");
 }
 
 /// Who is in the same user namespace as it, and has the capabilities there, has its descriptors and its memory.
