@@ -1,4 +1,5 @@
-//! How long a run takes to start, and what it costs while it idles: netbox against bwrap, in one interleaved run.
+//! How long a run takes to start, what of that each wall takes, and what it costs while it idles: netbox against bwrap, in
+//! one interleaved run.
 //!
 //! `cargo bench --bench start` as an unprivileged user. Prints medians and ratios; the machine's noise is in both.
 
@@ -30,6 +31,7 @@ fn main() {
     println!("  bwrap --unshare-all --ro-bind    {:6.2} ms", millis(bwrap));
     println!("  bare                             {:6.2} ms", millis(bare));
     println!("  netbox / bwrap                   {:6.2}", netbox.as_secs_f64() / bwrap.as_secs_f64());
+    walls(netbox - bare, bwrap);
     println!("PSS of all netbox processes of an idle run");
     println!("  {:.1} MiB", idle_pss() as f64 / 1024.0);
 }
@@ -47,6 +49,43 @@ fn median(mut times: Vec<Duration>) -> Duration {
 
 fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
+}
+
+/// What `netbox run -v` says of each, and what is left of the whole: netbox's own start and end, and what the command's
+/// process does to itself (its user namespace, the system-call filter, the supervision).
+fn walls(whole: Duration, bwrap: Duration) {
+    let mut walls: Vec<(String, Vec<Duration>)> = Vec::new();
+    for _ in 0..ROUNDS {
+        for (at, (wall, time)) in costs().into_iter().enumerate() {
+            if walls.len() == at {
+                walls.push((wall, Vec::new()));
+            }
+            walls[at].1.push(time);
+        }
+    }
+    let mut costs: Vec<_> = walls.into_iter().map(|(wall, times)| (wall, median(times))).collect();
+    let told: Duration = costs.iter().map(|(_, time)| *time).sum();
+    costs.push(("all else".to_owned(), whole.saturating_sub(told)));
+    println!("what each wall takes of it, and as a share of bwrap's start");
+    for (wall, time) in costs {
+        println!("  {wall:<32} {:6.2} ms  {:5.2}", millis(time), time.as_secs_f64() / bwrap.as_secs_f64());
+    }
+}
+
+/// `netbox: they took: namespaces 0.81 ms, interfaces 0.93 ms`.
+fn costs() -> Vec<(String, Duration)> {
+    let netbox = Command::new(NETBOX)
+        .args(["run", "-v", "--no-config", "--allow", "example.com", "--", "true"])
+        .stdin(Stdio::null())
+        .output()
+        .expect("netbox starts");
+    let said = String::from_utf8_lossy(&netbox.stderr).into_owned();
+    let told = said.lines().find_map(|line| line.strip_prefix("netbox: they took: ")).expect("netbox says so");
+    let parse = |word: &str| {
+        let (wall, time) = word.strip_suffix(" ms")?.rsplit_once(' ')?;
+        Some((wall.to_owned(), Duration::from_secs_f64(time.parse::<f64>().ok()? / 1000.0)))
+    };
+    told.split(", ").map(|word| parse(word).expect("a wall and its time")).collect()
 }
 
 /// Proportional set size, in KiB, of netbox and of the sandbox's first process, while the command waits.

@@ -162,6 +162,7 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
         served_mounts::listed().iter().for_each(|text| voice.detail(text));
     }
     voice.detail(format_args!("session {id}, walls: {}", sandbox.walls().join(" ")));
+    voice.detail(format_args!("they took: {}", sandbox.costs()));
     events.start(Start {
         argv0: spec.program.to_string_lossy().into_owned(),
         mode: policy.mode(),

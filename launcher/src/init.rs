@@ -26,6 +26,7 @@ use nix::unistd::{ForkResult, Pid};
 use crate::automounts;
 use crate::command::{Spec, become_command};
 use crate::control_groups;
+use crate::costs::{Costs, Stopwatch};
 use crate::descriptors::{self, Standard};
 use crate::devices;
 use crate::error::{At, Failure, Step};
@@ -82,8 +83,8 @@ fn live(
     sockets: Channel,
 ) -> Result<(), Failure> {
     let mask = tie_to_netbox(standard, passed, [channel, &supervisor, &sockets])?;
-    let (walls, network) = build(spec)?;
-    if !hand_over(channel, network, &walls)? {
+    let (walls, network, costs) = build(spec)?;
+    if !hand_over(channel, network, &walls, &costs)? {
         return Ok(());
     }
     let Some(command) = start_command(spec, &mask, channel, &supervisor)? else { return Ok(()) };
@@ -117,29 +118,37 @@ fn tie_to_netbox(standard: Standard, passed: Passed, channels: [&Channel; 3]) ->
 }
 
 /// Stage 2. Everything that confines the command, and the proof of it.
-fn build(spec: &Spec) -> Result<(Vec<&'static str>, Network), Failure> {
+fn build(spec: &Spec) -> Result<(Vec<&'static str>, Network, Costs), Failure> {
+    let mut watch = Stopwatch::start();
     mounts::make_private()?;
+    watch.lap("private mounts");
     let table = protection::hold(&spec.protected, &spec.hidden)?;
+    watch.lap("next run");
     automounts::cover(&table)?;
+    watch.lap("automounts");
     // Without it programs ask 127.0.0.1 (resolv.conf(5)).
     let last_resort = resolver_files::place("/etc/resolv.conf")?.is_none();
-    let network = network::set_up(last_resort, &spec.host_ports)?;
+    let network = network::set_up(last_resort, &spec.host_ports, &mut watch)?;
     mounts::put_resolver_files(&spec.hidden, &spec.unix_sockets, &table)?;
+    watch.lap("resolver files and masks");
     mounts::mount_proc()?;
     network::allow_low_ports()?;
+    watch.lap("proc");
     control_groups::protect()?;
     mounts::protect_kernel_files(id_maps::is_root())?;
+    watch.lap("kernel files");
     devices::put(&spec.devices)?;
+    watch.lap("devices");
     let mut walls = vec!["userns", "pidns", "mountns", "ipcns", "seccomp", "unix"];
     walls.extend(&network.walls);
-    Ok((walls, network))
+    Ok((walls, network, watch.stop()))
 }
 
 /// Stage 3. The listeners go out and are closed here. `false`: netbox changed its mind, or is gone.
-fn hand_over(channel: &Channel, network: Network, walls: &[&str]) -> Result<bool, Failure> {
+fn hand_over(channel: &Channel, network: Network, walls: &[&str], costs: &Costs) -> Result<bool, Failure> {
     let step = Step::HandOver;
     let (counts, descriptors) = network.listeners.to_descriptors();
-    let report = Report::Ready(format!("{counts}\n{}", walls.join(" ")));
+    let report = Report::Ready(format!("{counts}\n{}\n{}", walls.join(" "), costs.to_text()));
     channel.report(&report, &descriptors).at(step, "the channel to netbox")?;
     drop(network);
     Ok(channel.next_order().at(step, "the channel to netbox")? == Some(Order::Go))

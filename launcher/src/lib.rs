@@ -17,6 +17,7 @@
 mod automounts;
 mod command;
 mod control_groups;
+mod costs;
 mod descriptors;
 mod devices;
 mod error;
@@ -39,6 +40,7 @@ mod sys;
 mod system_call_filter;
 
 pub use command::Spec;
+pub use costs::Costs;
 pub use descriptors::{close_inherited, inherited, is_open};
 pub use devices::{Device, NoDevice};
 pub use error::{Failure, Step};

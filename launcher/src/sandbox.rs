@@ -14,6 +14,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
 use crate::command::Spec;
+use crate::costs::{Costs, Stopwatch};
 use crate::descriptors::Standard;
 use crate::error::{At, Failure, Step};
 use crate::further_sockets::SocketMaker;
@@ -60,6 +61,7 @@ pub struct Embryo {
     allowed: Vec<AllowedSocket>,
     relays: Vec<Relay>,
     protected: Vec<Protected>,
+    costs: Costs,
 }
 
 impl Embryo {
@@ -76,6 +78,7 @@ impl Embryo {
         let standard = Standard::judge()?;
         let passed = Passed::judge(&spec.passed)?;
         let (channels, theirs) = Channels::pair().at(Step::ControlSocket, "")?;
+        let mut watch = Stopwatch::start();
         match sys::clone3(NAMESPACES).at(Step::Namespaces, "")? {
             Cloned::Child => {
                 // First of all: with netbox's end open here, its death would never read as end of file.
@@ -89,8 +92,9 @@ impl Embryo {
                 relays.extend(passed.into_relays().at(Step::Descriptors, "close_range")?);
                 id_maps::write_outer(pid)?;
                 channels.main.order(Order::Mapped).at(Step::Handshake, "the channel to pid 1")?;
+                watch.lap("namespaces");
                 let (allowed, protected) = (spec.unix_sockets.clone(), spec.protected.clone());
-                Ok(Embryo { init, channels, allowed, relays, protected })
+                Ok(Embryo { init, channels, allowed, relays, protected, costs: watch.stop() })
             }
         }
     }
@@ -103,10 +107,13 @@ impl Embryo {
         let step = Step::HandOver;
         match self.channels.main.next_report().at(step, "the channel to pid 1")? {
             Some((Report::Ready(text), descriptors)) => {
-                let (counts, walls) = text.split_once('\n').unwrap_or_default();
+                let (counts, text) = text.split_once('\n').unwrap_or_default();
+                let (walls, costs_inside) = text.split_once('\n').unwrap_or_default();
                 let listeners = Listeners::from_descriptors(counts, descriptors)
                     .ok_or_else(|| Failure::outcome(step, "pid 1 sent other sockets than it announced"))?;
                 let walls = walls.split(' ').map(str::to_owned).collect();
+                let mut costs = self.costs;
+                costs.add_text(costs_inside);
                 let relays = Some(Relays::start(self.relays));
                 let inside = listeners.capture[0].as_fd().try_clone_to_owned().at(step, "a listener")?;
                 let Channels { main: channel, supervisor, sockets } = self.channels;
@@ -123,6 +130,7 @@ impl Embryo {
                     supervision: None,
                     relays,
                     walls,
+                    costs,
                 };
                 Ok((sandbox, listeners))
             }
@@ -168,12 +176,19 @@ pub struct Sandbox {
     supervision: Option<Supervision>,
     relays: Option<Relays>,
     walls: Vec<String>,
+    costs: Costs,
 }
 
 impl Sandbox {
     /// The mechanisms in force, each by one word, for people and for the `start` event.
     pub fn walls(&self) -> &[String] {
         &self.walls
+    }
+
+    /// What it took to build them. The command's own user namespace, the system-call filter and the supervision are still to
+    /// come, with the start.
+    pub fn costs(&self) -> &Costs {
+        &self.costs
     }
 
     /// The pid of the sandbox's first process, as seen here.

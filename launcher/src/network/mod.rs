@@ -17,6 +17,7 @@ pub(crate) use interfaces::{ADDRESS4, ADDRESS6};
 pub use listeners::{EXPLICIT_PORT, Listeners, MAX_HOST_PORTS, OWN_PORTS};
 pub use log::read_refused;
 
+use crate::costs::Stopwatch;
 use crate::error::{At, Failure, Step};
 
 /// The sandbox's network, standing and proved.
@@ -27,11 +28,19 @@ pub(crate) struct Network {
 }
 
 /// Sets the network up in the calling process's namespace. `resolver_of_last_resort`: see [`Listeners::open`].
-pub(crate) fn set_up(resolver_of_last_resort: bool, host_ports: &[u16]) -> Result<Network, Failure> {
+pub(crate) fn set_up(
+    resolver_of_last_resort: bool,
+    host_ports: &[u16],
+    watch: &mut Stopwatch,
+) -> Result<Network, Failure> {
     let interfaces = interfaces::set_up()?;
+    watch.lap("interfaces");
     capture_rules::load()?;
+    watch.lap("capture rules");
     let listeners = Listeners::open(interfaces.ipv6, resolver_of_last_resort, host_ports)?;
+    watch.lap("listeners");
     self_test::run(&listeners)?;
+    watch.lap("proof of the capture");
     let mut walls = vec!["netns", "nft", interfaces.stub];
     if interfaces.ipv6 {
         walls.push("ipv6");

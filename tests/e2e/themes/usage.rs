@@ -16,6 +16,7 @@ tests![
     the_summary_names_what_was_refused_and_the_rule_that_would_allow_it needs [CURL],
     no_summary_is_printed_when_it_is_not_wanted needs [CURL],
     the_summary_tells_what_was_reached_when_asked needs [CURL],
+    a_verbose_run_says_what_the_walls_took needs [],
     a_dry_run_runs_nothing needs [],
     rules_may_come_from_the_environment needs [CURL],
     a_list_of_rules_may_be_one_word needs [CURL],
@@ -115,6 +116,12 @@ fn no_summary_is_printed_when_it_is_not_wanted(world: &World) {
     let outcome = world.netbox(&["--allow", "other.example.com", "--summary", "never"]).exec(&client);
     outcome.refused("no-summary.example.com", 80, "not-listed");
     assert!(!outcome.stderr().contains("no-summary"), "{outcome}");
+}
+
+fn a_verbose_run_says_what_the_walls_took(world: &World) {
+    let outcome = world.netbox(&["--allow", "example.com", "--verbose"]).exec(&["true"]);
+    outcome.exits_with(0).complains("netbox: they took: namespaces ").complains(" ms, capture rules ");
+    assert!(!world.netbox(&["--allow", "example.com"]).exec(&["true"]).stderr().contains("took"));
 }
 
 fn a_dry_run_runs_nothing(world: &World) {
