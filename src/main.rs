@@ -28,6 +28,7 @@ mod served_mounts;
 mod session;
 mod signals;
 mod summary;
+mod threats;
 mod unix_sockets;
 mod usage;
 mod variables;

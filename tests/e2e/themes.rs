@@ -30,7 +30,6 @@ mod refuse;
 mod several;
 mod signals;
 mod system_file;
-mod threats;
 mod trust;
 mod unix_sockets;
 mod usage;
@@ -53,7 +52,6 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         exit_codes::TESTS,
         signals::TESTS,
         unix_sockets::TESTS,
-        threats::TESTS,
         programs::runtimes::TESTS,
         programs::builds::TESTS,
         programs::desks::TESTS,
