@@ -27,6 +27,7 @@ use super::find::Place;
 use answers::Answers;
 use files::Around;
 use gather::Gathered;
+use question::Known;
 
 /// What the texts around here say of a derived preset, and what its tool does without any. Nothing leaves the machine.
 /// Without a place, no file of a project counts.
@@ -50,9 +51,8 @@ pub fn expand(preset: &str, place: Option<&Place>) -> Expanded {
 pub fn add_downloads(expanded: &mut Expanded, place: Option<&Place>) -> bool {
     let (Some(question), Ok(rules)) = (question::of(&expanded.preset), &mut expanded.outcome) else { return false };
     // What was remembered of it is not part of the question.
-    let is_index = |rule: &&DerivedRule| !rule.of_project && !rule.of_index;
-    let known = rules.iter().filter(is_index).map(|rule| rule.rule.clone()).collect();
-    let found = question.answer_downloads(known, &Around::here(place), &Answers::of_user());
+    let known = rules.iter().filter(|rule| !rule.of_index).map(|rule| (rule.rule.clone(), rule.of_project));
+    let found = question.answer_downloads(&Known::new(known), &Around::here(place), &Answers::of_user());
     let new: Vec<DerivedRule> =
         found.into_iter().filter(|new| rules.iter().all(|rule| rule.rule != new.rule)).collect();
     let is_new = !new.is_empty();

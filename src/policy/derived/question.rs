@@ -11,7 +11,7 @@ use netbox_config::{HostName, Port, Source};
 use super::answers::{Answers, Key};
 use super::files::Around;
 use super::gather::Gathered;
-use super::tool::{self, Reachable, Tool};
+use super::tool::{self, Answer, Reachable, Tool};
 use crate::policy::expanded::DerivedRule;
 
 /// Variables that what was prepared is told by.
@@ -142,6 +142,23 @@ pub fn is_of_index(source: &Source) -> bool {
     QUESTIONS.iter().any(|question| *source == question.source_of_downloads())
 }
 
+/// What is known before an index is asked.
+#[derive(Debug)]
+pub struct Known {
+    /// Hosts that no file of the project names, as `host:port`.
+    own: Vec<String>,
+    /// Whether the project names others.
+    has_project: bool,
+}
+
+impl Known {
+    /// Of hosts, with whether a file of the project names each.
+    pub fn new(hosts: impl Iterator<Item = (String, bool)>) -> Self {
+        let (of_project, own): (Vec<_>, Vec<_>) = hosts.partition(|(_, of_project)| *of_project);
+        Self { own: own.into_iter().map(|(host, _)| host).collect(), has_project: !of_project.is_empty() }
+    }
+}
+
 /// The question of a preset whose tool is asked.
 pub fn of(preset: &str) -> Option<&'static Question> {
     QUESTIONS.iter().find(|question| question.preset == preset)
@@ -162,8 +179,9 @@ impl Question {
                 Err(why) => return Err(format!("{} names no host, and {why}", gathered.what)),
             }
         }
-        let own = gathered.reading.named.iter().filter(|named| !around.is_of_project(&named.source));
-        let known: Vec<_> = own.map(ToString::to_string).collect();
+        let known = Known::new(
+            gathered.reading.named.iter().map(|named| (named.to_string(), around.is_of_project(&named.source))),
+        );
         if let Some(hosts) = self.remembered_downloads(&known, around, answers) {
             let downloads = self.named(&hosts, &self.source_of_downloads());
             let reading = Reading { named: downloads, ..Default::default() };
@@ -178,8 +196,11 @@ impl Question {
         let words = match answers.recall(&key) {
             Some(words) => words,
             None => {
-                let words = self.ask(&tool, around, Reachable::Nothing)?;
-                answers.remember(&key, &words);
+                let Answer { refused, lines, .. } = self.ask(&tool, around, Reachable::Nothing)?;
+                let words = if self.is_told { lines } else { refused };
+                if !words.is_empty() {
+                    answers.remember(&key, &words);
+                }
                 words
             }
         };
@@ -195,14 +216,25 @@ impl Question {
         Ok(Reading { named, ..Default::default() })
     }
 
-    /// Where downloads of the index lie that is among `known`, if somewhere else. Asks the index; no answer is none.
-    pub fn answer_downloads(&self, known: Vec<String>, around: &Around, answers: &Answers) -> Vec<DerivedRule> {
-        if !self.has_downloads || known.is_empty() || self.remembered_downloads(&known, around, answers).is_some() {
+    /// Where downloads of the index lie that is among what is known, if somewhere else. Asks the index; no answer is none.
+    pub fn answer_downloads(&self, known: &Known, around: &Around, answers: &Answers) -> Vec<DerivedRule> {
+        let is_asked = self.has_downloads && !known.own.is_empty();
+        if !is_asked || self.remembered_downloads(known, around, answers).is_some() {
             return Vec::new();
         }
         let Ok(tool) = self.find(around) else { return Vec::new() };
-        let Ok(hosts) = self.ask(&tool, around, Reachable::These(&known)) else { return Vec::new() };
-        answers.remember(&self.key_of_downloads(&tool, &known, around), &hosts);
+        let Ok(answer) = self.ask(&tool, around, Reachable::These(&known.own)) else { return Vec::new() };
+        // Where nothing was refused and nothing fetched, the index did not answer: it is asked again.
+        let is_answer = answer.has_succeeded || !answer.refused.is_empty();
+        let mut hosts = answer.refused;
+        if known.has_project && !hosts.is_empty() {
+            // The project's index may stand in the place of the tool's own, which it then went to here.
+            let default = self.ask_default(around, answers).unwrap_or_default();
+            hosts.retain(|host| default.named.iter().all(|named| named.to_string() != *host));
+        }
+        if is_answer {
+            answers.remember(&self.key_of_downloads(&tool, known, around), &hosts);
+        }
         let named = self.named(&hosts, &self.source_of_downloads()).into_iter();
         let rule = |named: Named| DerivedRule {
             rule: named.to_string(),
@@ -213,16 +245,18 @@ impl Question {
         named.map(rule).collect()
     }
 
-    fn remembered_downloads(&self, known: &[String], around: &Around, answers: &Answers) -> Option<Vec<String>> {
-        if !self.has_downloads || known.is_empty() {
+    fn remembered_downloads(&self, known: &Known, around: &Around, answers: &Answers) -> Option<Vec<String>> {
+        if !self.has_downloads || known.own.is_empty() {
             return None;
         }
         let tool = self.find(around).ok()?;
         answers.recall(&self.key_of_downloads(&tool, known, around))
     }
 
-    fn key_of_downloads(&self, tool: &Tool, known: &[String], around: &Around) -> Key {
-        Key::new(self.preset, "downloads", tool, &tool::environment(self.variables, around), known)
+    fn key_of_downloads(&self, tool: &Tool, known: &Known, around: &Around) -> Key {
+        let marks = known.has_project.then(|| "beside the project's".to_owned());
+        let known: Vec<_> = known.own.iter().cloned().chain(marks).collect();
+        Key::new(self.preset, "downloads", tool, &tool::environment(self.variables, around), &known)
     }
 
     /// What is said of a rule for downloads.
@@ -235,15 +269,13 @@ impl Question {
         tool::find(self.programs, around).ok_or_else(|| format!("there is no {} to ask", names()))
     }
 
-    /// The hosts that the tool was refused, as `host:port`; or the lines that it printed.
-    fn ask(&self, tool: &Tool, around: &Around, reachable: Reachable) -> Result<Vec<String>, String> {
+    fn ask(&self, tool: &Tool, around: &Around, reachable: Reachable) -> Result<Answer, String> {
         let room = tool::Room::new(around).map_err(|error| format!("there is no room to ask in: {error}"))?;
         let mut environment = tool::environment(self.variables, around);
         let prepared = (self.prepare)(room.directory(), around).map_err(|error| format!("cannot prepare: {error}"))?;
         environment.extend(prepared.into_iter().map(|(name, path)| (name.to_owned(), path.into_os_string())));
         environment.extend(self.settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())));
-        let answer = tool::ask(tool, self.words, &environment, &room, reachable)?;
-        Ok(if self.is_told { answer.lines } else { answer.refused })
+        tool::ask(tool, self.words, &environment, &room, reachable)
     }
 
     /// Those of these hosts that a derived preset can stand for.

@@ -154,6 +154,8 @@ pub struct Answer {
     pub refused: Vec<String>,
     /// What it printed.
     pub lines: Vec<String>,
+    /// Whether it did what it was told.
+    pub has_succeeded: bool,
 }
 
 /// Runs a tool.
@@ -189,7 +191,8 @@ pub fn ask(
         return Err(format!("`{}` cannot be asked: {}", tool.name(), netbox_config::escaped(why.as_bytes())));
     }
     let lines = room.read("output").lines().map(str::to_owned).collect();
-    Ok(Answer { refused: refused(&events), lines })
+    let has_succeeded = of_kind(&events, "exit").any(|event| event["code"] == 0);
+    Ok(Answer { refused: refused(&events), lines, has_succeeded })
 }
 
 fn of_kind<'e>(events: &'e str, kind: &'e str) -> impl Iterator<Item = Value> + 'e {

@@ -26,6 +26,7 @@ tests![
     a_command_that_edits_the_files_of_a_trusted_policy_gains_nothing needs [CURL],
     what_was_accepted_for_one_profile_stays_accepted_beside_another needs [],
     a_trusted_policy_covers_where_the_downloads_of_its_index_lie needs [CURL],
+    an_index_that_the_project_replaces_is_not_where_downloads_lie needs [CURL],
     a_service_is_for_no_project needs [],
     a_file_that_is_none_is_an_error_at_once needs [],
     no_password_of_a_url_is_shown needs [],
@@ -124,10 +125,15 @@ fn an_answer_is_remembered_and_no_tool_is_asked_again(world: &World) {
         assert_eq!(asked(), 2);
     }
     assert!(user.remembered("npm-default.json").expect("it is kept").contains("derived-once.example.com:80"));
-    // Another tool at its place has to say it itself.
+    // Another tool at its place has to say it itself, and where it got no answer it asks again.
+    user.has_program("bin/npm", &format!("echo asked >> {}; curl -sf {index_url} && exit 1", count.display()));
+    for asked_by_then in [4, 5] {
+        user.netbox(&["--allow", "@npm"], &curl(&[&index_url])).exits_with(0);
+        assert_eq!(asked(), asked_by_then);
+    }
     user.has_program("bin/npm", &format!("{script} "));
     user.netbox(&["--allow", "@npm"], &client).exits_with(0);
-    assert_eq!(asked(), 4);
+    assert_eq!(asked(), 7);
 }
 
 fn a_tool_that_goes_nowhere_is_an_error_that_points_to_learn(world: &World) {
@@ -339,6 +345,25 @@ fn a_trusted_policy_covers_where_the_downloads_of_its_index_lie(world: &World) {
     world.assert_untouched(mark, &index);
     for _ in 0..2 {
         user.netbox(&[], &client).exits_with(0).says("hello derived-trusted-files");
+    }
+}
+
+fn an_index_that_the_project_replaces_is_not_where_downloads_lie(world: &World) {
+    let zone = world.zone();
+    let (own, scoped, project) =
+        (zone.host("derived-builtin"), zone.host("derived-scoped"), zone.host("derived-replaces"));
+    let (own_url, scoped_url, project_url) = (own.http("/"), scoped.http("/"), project.http("/"));
+    let user = User::new(world);
+    // An npm that knows nothing of the project goes to its own index.
+    user.has_npm(&own_url, &own_url);
+    user.write(".npmrc", &format!("@corp:registry={scoped_url}\n"));
+    user.write("src/project/.npmrc", &format!("registry={project_url}\n"));
+    user.words(&["trust", "--allow", "@npm"]).exits_with(0);
+    for _ in 0..2 {
+        let outcome = user.netbox(&["--allow", "@npm"], &curl(&["--include", &own_url, &scoped_url, &project_url]));
+        outcome.refused(&own.name, 80, "not-listed");
+        outcome.allowed(&scoped.name, 80, "listed");
+        outcome.allowed(&project.name, 80, "listed");
     }
 }
 
