@@ -10,6 +10,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use netbox_config::PolicyFile;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{Mode, SFlag, fstatat};
@@ -18,7 +19,7 @@ use sha2::{Digest, Sha256};
 use super::{Refused, shown};
 
 /// The most bytes that a policy file may have.
-pub const LARGEST: u64 = 1 << 20;
+pub const LARGEST: u64 = PolicyFile::LARGEST as u64;
 
 /// A policy file as it was read.
 #[derive(Debug)]

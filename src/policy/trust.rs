@@ -1,8 +1,9 @@
 //! Does what the project's files say count?
 //!
-//! It does where a person accepted it before: these bytes, at this place, and these hosts from the files that derived
-//! presets read: all that the presets of the project's policy file come to, and of others what files of the project say. Two things need nobody's word: a file whose bytes are pinned on the command line, and one that is proved
-//! to allow nothing more than what holds without it. What was trusted and has gone, or has another file in front of it, is
+//! It does where a person accepted it before: these bytes, at this place, and these hosts of derived presets (all that the
+//! presets of the project's policy file come to, and of others what files of the project say). Two things need nobody's
+//! word: a file whose bytes are pinned on the command line, and one that is proved to allow nothing more than what holds
+//! without it. What was trusted and has gone, or has another file in front of it, is
 //! a change as well, since it may have denied something: it is let go only where that is proved to allow nothing more.
 //!
 //! Nothing is asked or written here.

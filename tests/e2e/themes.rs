@@ -1,7 +1,9 @@
 //! The tests, by theme. Each is named by the fact that it shows.
 
 mod addresses;
+mod asking;
 mod automounts;
+mod bad_policy_files;
 mod ceilings;
 mod check;
 mod derived;
@@ -69,8 +71,10 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         next_run::TESTS,
         automounts::TESTS,
         trust::TESTS,
+        asking::TESTS,
         ceilings::TESTS,
         policy_files::TESTS,
+        bad_policy_files::TESTS,
         system_file::TESTS,
         events::TESTS,
         usage::TESTS,
