@@ -9,8 +9,8 @@ use std::path::Path;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-/// Somewhere that exists and that no test looks at.
-const PLACE: &str = "/mnt";
+/// Somewhere that exists and that no test looks at, nor mounts anything over as `/mnt` is.
+const PLACE: &str = "/srv";
 
 /// Where a test finds its own.
 pub const TARGET: &std::ffi::CStr = c"/etc/netbox";
@@ -51,11 +51,11 @@ pub fn make() -> Result<(), String> {
             .map_err(|error| format!("`{}`: {error}", file.display()))?;
     }
     fs::create_dir(place.join("linked"))
-        .and_then(|()| symlink("/mnt/bounds/config.toml", place.join("linked/config.toml")))
+        .and_then(|()| symlink("/srv/bounds/config.toml", place.join("linked/config.toml")))
         .and_then(|()| fs::create_dir_all(place.join("etc/netbox")))
         .map_err(|error| format!("`{PLACE}`: {error}"))?;
     // The machine's own `/etc`, with an empty `netbox` in it.
-    mount(Some("overlay"), "/etc", Some("overlay"), MsFlags::MS_RDONLY, Some("lowerdir=/mnt/etc:/etc"))
+    mount(Some("overlay"), "/etc", Some("overlay"), MsFlags::MS_RDONLY, Some("lowerdir=/srv/etc:/etc"))
         .map_err(error("an overlay over `/etc`"))
 }
 

@@ -30,7 +30,8 @@ tests![
     closing_the_window_hangs_up needs [],
 ];
 
-const FLAGS: [&str; 2] = ["--mode", "none"];
+/// Quiet, since a warning, as root gets one, would stand on the terminal too.
+const FLAGS: [&str; 3] = ["--mode", "none", "--quiet"];
 
 fn null() -> OwnedFd {
     fs::File::options().read(true).write(true).open("/dev/null").expect("everyone has it").into()
