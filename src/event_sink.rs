@@ -9,6 +9,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::cli::EventDestination;
+use crate::place::Place;
+use crate::policy::shown;
 use crate::variables;
 
 /// An open sink.
@@ -48,6 +50,14 @@ impl EventSink {
     pub fn descriptor(&self) -> i32 {
         self.file.as_raw_fd()
     }
+}
+
+/// What to say where the file is no longer at its place. Somebody may have put it elsewhere to begin a new one.
+pub fn replacement(place: &Place) -> String {
+    format!(
+        "{} is no longer the file that the events were written to; where a program might replace it, use `--events fd:N`",
+        shown(&place.path)
+    )
 }
 
 fn open_file(path: &Path) -> Result<EventSink, String> {

@@ -16,6 +16,7 @@ mod generate;
 mod interruptions;
 mod learn;
 mod passed;
+mod place;
 mod policy;
 mod policy_flags;
 mod ports;

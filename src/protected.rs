@@ -12,6 +12,7 @@ use std::{env, fs, io};
 
 use netbox_launcher::{Protected, Replaced, effective_uid};
 
+use crate::place::Place;
 use crate::policy::{UsedFile, places, shown};
 
 /// How many entries of a directory are looked at: there are a handful.
@@ -22,35 +23,16 @@ const MAX_ENTRIES: usize = 4096;
 pub struct Found {
     pub protected: Vec<Protected>,
     /// Netbox itself, by each of its names.
-    pub programs: Vec<Program>,
+    pub programs: Vec<Place>,
     pub warnings: Vec<String>,
 }
 
-/// Netbox itself, under one of its names.
-#[derive(Debug)]
-pub struct Program {
-    path: PathBuf,
-    /// Device and inode.
-    file: (u64, u64),
-}
-
-impl Program {
-    fn called(path: PathBuf) -> Option<Self> {
-        Some(Self { file: number(&path)?, path })
-    }
-
-    /// Whether the name still means the same program.
-    pub fn is_in_place(&self) -> bool {
-        number(&self.path) == Some(self.file)
-    }
-
-    /// What to say where it does not.
-    pub fn replacement(&self) -> String {
-        format!(
-            "{} was replaced while the command ran; if you did not do that yourself, install netbox anew before you use it",
-            shown(&self.path)
-        )
-    }
+/// What to say of netbox itself where it is not at its place.
+pub fn replacement(program: &Place) -> String {
+    format!(
+        "{} was replaced while the command ran; if you did not do that yourself, install netbox anew before you use it",
+        shown(&program.path)
+    )
 }
 
 /// What became of a name that was replaced.
@@ -123,8 +105,8 @@ fn protect(file: &UsedFile) -> Result<Protected, String> {
 }
 
 /// This program where it is, and by the name that it was called by. What is gone decides nothing.
-fn own_programs() -> Vec<Program> {
-    let Ok(link) = fs::read_link(OWN) else { return Vec::new() };
+fn own_programs() -> Vec<Place> {
+    let (Ok(link), Some(own)) = (fs::read_link(OWN), Place::of(OWN.into())) else { return Vec::new() };
     let mut all = vec![link];
     if let (Some(name), Ok(here)) = (env::args_os().next(), env::current_dir()) {
         let path = PathBuf::from(&name);
@@ -137,18 +119,10 @@ fn own_programs() -> Vec<Program> {
         all.extend(candidates);
     }
     all.dedup();
-    let own = number(Path::new(OWN));
-    let mut programs: Vec<_> = all.into_iter().filter_map(Program::called).collect();
-    programs.retain(|program| Some(program.file) == own);
-    programs
+    all.into_iter().filter_map(Place::of).filter(|place| place.is_same(&own)).collect()
 }
 
 const OWN: &str = "/proc/self/exe";
-
-/// Device and inode.
-fn number(path: &Path) -> Option<(u64, u64)> {
-    fs::metadata(path).map(|file| (file.dev(), file.ino())).ok()
-}
 
 /// A file of the user's below this directory that has another name outside of it, as far as can be told.
 fn file_with_another_name(directory: &Path, seen: &mut usize) -> Option<PathBuf> {
@@ -176,9 +150,8 @@ mod tests {
     #[test]
     fn this_program_is_known_and_seen_to_be_in_place() {
         let own = own_programs();
-        assert!(!own.is_empty() && own.iter().all(Program::is_in_place), "{own:?}");
-        let gone = Program { path: "/nonexistent".into(), file: own[0].file };
-        assert!(!gone.is_in_place() && gone.replacement().starts_with("`/nonexistent` was replaced"));
+        assert!(!own.is_empty() && own.iter().all(Place::is_kept), "{own:?}");
+        assert!(replacement(&own[0]).contains("was replaced"));
     }
 
     #[test]

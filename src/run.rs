@@ -11,6 +11,7 @@ use tokio::runtime::{self, Runtime};
 use crate::cli::{EventDestination, RunArguments};
 use crate::environment::{self, Reach, Wishes};
 use crate::event_sink::{self, EventSink};
+use crate::place::Place;
 use crate::policy::{self, Asking, Effective, Refused};
 use crate::ports::Ports;
 use crate::published::{self, Door};
@@ -154,6 +155,7 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
     // Pid 1 is cloned from the one thread that there is; what needs threads is made while it builds the sandbox.
     let embryo = Embryo::conceive(&spec)?;
     netbox_launcher::become_carrier();
+    let written_to = sink.as_ref().and_then(|sink| sink.place.clone()).and_then(Place::of);
     let events = Events::new(id, sink.map(|sink| sink.file));
     let policy = Arc::new(effective.compiled.into_policy());
     let runtime = runtime().map_err(fault("start the proxy"))?;
@@ -179,8 +181,11 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
 
     let has_run = matches!(ended, Ended::TimedOut | Ended::Sandbox(Outcome::Exited(_) | Outcome::Killed(_)));
     let code = exit_code(&arguments, &events, ended);
-    for program in programs.iter().filter(|program| !program.is_in_place()) {
-        voice.warn(program.replacement());
+    for program in programs.iter().filter(|program| !program.is_kept()) {
+        voice.warn(protected::replacement(program));
+    }
+    if let Some(place) = written_to.filter(|place| !place.is_kept()) {
+        voice.warn(event_sink::replacement(&place));
     }
     Ok(Ran { code, events, has_run })
 }

@@ -185,10 +185,66 @@ def crowd(path, count, end):
         say("accepted", accepted)
 
 
+def flood(path, count, host, port):
+    """Processes that wait in a connect for room in a queue, until some are refused. Then a connection over TCP, and the
+    sum of what became of them.
+    """
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(path)
+    server.listen(0)
+    first = socket.socket(socket.AF_UNIX)
+    first.connect(path)
+    waiting = set()
+    for _ in range(int(count)):
+        process = os.fork()
+        if process == 0:
+            try:
+                socket.socket(socket.AF_UNIX).connect(path)
+            except OSError as error:
+                os._exit(error.errno)
+            os._exit(0)
+        waiting.add(process)
+    refused = []
+    while len(refused) + sum(is_connecting(process) for process in waiting) < int(count):
+        process, status = os.waitpid(-1, os.WNOHANG)
+        if process:
+            waiting.remove(process)
+            refused.append(errno.errorcode[os.waitstatus_to_exitcode(status)])
+    with socket.create_connection((host, int(port)), 20) as connection:
+        say("TCP:", connection.recv(3).decode())
+    for process in waiting:
+        os.kill(process, 9)
+        os.waitpid(process, 0)
+    say("waited", len(waiting), "refused", len(refused), *set(refused))
+
+
+def hang(path, own, host, port):
+    """A process that connects to a path that nobody answers for; meanwhile connections of other kinds."""
+    process = os.fork()
+    if process == 0:
+        socket.socket(socket.AF_UNIX).connect(path)
+        os._exit(0)
+    while not is_connecting(process):
+        os.sched_yield()
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(own)
+    server.listen(8)
+    for _ in range(20):
+        socket.socket(socket.AF_UNIX).connect(own)
+        server.accept()
+    with socket.create_connection((host, int(port)), 20) as connection:
+        say("TCP:", connection.recv(3).decode())
+    say("still waits", is_connecting(process))
+
+
 def is_connecting(process):
     """Whether it is in connect(2), by its number on x86-64 or aarch64."""
-    with open("/proc/%d/syscall" % process) as file:
-        return file.read().split()[0] in ["42", "203"]
+    try:
+        with open("/proc/%d/syscall" % process) as file:
+            return file.read().split()[0] in ["42", "203"]
+    except PermissionError:
+        # It has ended, and was not waited for.
+        return False
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::outcome::Outcome;
-use crate::programs::{CURL, PYTHON, curl, probe};
+use crate::programs::{CURL, PYTHON, curl, own, probe};
 use crate::tests;
 use crate::world::World;
 
@@ -19,6 +19,7 @@ tests![
     hostile_text_is_escaped_and_cut needs [PYTHON],
     the_command_can_neither_replace_nor_erase_the_file needs [],
     a_file_with_another_name_is_refused needs [],
+    a_file_that_was_replaced_all_the_same_is_told needs [PYTHON],
     events_may_go_to_a_descriptor needs [PYTHON],
     a_decision_names_the_process_that_connects needs [CURL],
     every_request_of_a_connection_names_it needs [CURL],
@@ -171,6 +172,19 @@ fn the_command_can_neither_replace_nor_erase_the_file(world: &World) {
     let events = crate::outcome::read_events(&file);
     assert_eq!(events.len(), 2, "start and exit: {events:?}");
     assert!(!moved.exists(), "the folder stays where it is");
+}
+
+/// By the one way around the mounts (`next_run`). The run goes on: it may be that somebody begins a new file.
+fn a_file_that_was_replaced_all_the_same_is_told(world: &World) {
+    let folder = world.fresh_path("home");
+    std::fs::create_dir(&folder).expect("own folder");
+    let (folder_text, file) =
+        (folder.to_string_lossy().into_owned(), folder.join("events").to_string_lossy().into_owned());
+    let program = own(world, PYTHON.name, "rename.py", &[&folder_text, "events"]);
+    let words = ["run", "--allow", "other.example.com", "--events", &file, "--"].map(str::to_owned);
+    let outcome = world.netbox_words().exec(&[&words[..], &program].concat());
+    outcome.exits_with(0).says("renamed").complains("is no longer the file that the events were written to");
+    assert_eq!(crate::outcome::read_events(&folder.join("gone")).len(), 2, "start and exit: {outcome}");
 }
 
 fn a_file_with_another_name_is_refused(world: &World) {

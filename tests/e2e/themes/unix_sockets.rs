@@ -40,6 +40,8 @@ tests![
     tmux_works_inside needs [TMUX],
     connects_of_processes_that_were_killed_come_to_nothing needs [PYTHON],
     a_run_ends_although_connects_wait needs [PYTHON],
+    with_every_thread_waiting_a_further_connect_fails_and_tcp_goes_on needs [PYTHON],
+    a_file_system_that_hangs_holds_up_who_asks_it_alone needs [PYTHON],
     a_netbox_inside_a_netbox_does_not_run needs [],
     the_wall_is_named needs [],
 ];
@@ -373,6 +375,38 @@ fn a_run_ends_although_connects_wait(world: &World) {
     let start = Instant::now();
     world.netbox(&FLAGS).exec(&client(world, &["crowd", text(&path), "40", "end"])).exits_with(0).says("all wait");
     assert!(start.elapsed() < Duration::from_secs(20), "nobody waited for them");
+}
+
+/// Netbox has a thread for each, and 256 of them. Bare, all wait.
+fn with_every_thread_waiting_a_further_connect_fails_and_tcp_goes_on(world: &World) {
+    let host = world.zone().host("unix-flood");
+    let flood = |run: crate::run::Run<'_>| {
+        let path = folder(world).join("socket");
+        run.exec(&client(world, &["flood", text(&path), "300", &host.name, "22"]))
+    };
+    flood(world.bare()).exits_with(0).says("TCP: SSH\nwaited 300 refused 0\n");
+    let outcome = flood(world.netbox(&["--allow", &host.port(22)]));
+    outcome.exits_with(0).says("TCP: SSH\n").says("EAGAIN\n").does_not_say("refused 0");
+}
+
+/// A file system of a program that does not answer.
+fn a_file_system_that_hangs_holds_up_who_asks_it_alone(world: &World) {
+    if !world.identity.real_root {
+        // A user mounts by a helper of root's.
+        return;
+    }
+    let point = folder(world);
+    let device = fs::File::options().read(true).write(true).open("/dev/fuse").expect("FUSE");
+    let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
+    let nothing = nix::mount::MsFlags::empty();
+    nix::mount::mount(Some("test"), &point, Some("fuse.test"), nothing, Some(options.as_str()))
+        .expect("root may mount");
+    let host = world.zone().host("unix-hang");
+    let own = folder(world).join("own");
+    let program = client(world, &["hang", text(&point.join("socket")), text(&own), &host.name, "22"]);
+    let outcome = world.netbox(&["--allow", &host.port(22)]).exec(&program);
+    nix::mount::umount2(&point, nix::mount::MntFlags::MNT_DETACH).expect("it is mounted");
+    outcome.exits_with(0).says("TCP: SSH\nstill waits True\n");
 }
 
 /// The kernel has room for one supervisor, and without one the command does not run.
