@@ -270,10 +270,11 @@ impl Question {
     }
 
     fn ask(&self, tool: &Tool, around: &Around, reachable: Reachable) -> Result<Answer, String> {
-        let room = tool::Room::new(around).map_err(|error| format!("there is no room to ask in: {error}"))?;
+        let room = tool::Room::new().map_err(|error| format!("there is no room to ask in: {error}"))?;
         let mut environment = tool::environment(self.variables, around);
         let prepared = (self.prepare)(room.directory(), around).map_err(|error| format!("cannot prepare: {error}"))?;
-        environment.extend(prepared.into_iter().map(|(name, path)| (name.to_owned(), path.into_os_string())));
+        environment
+            .extend(prepared.into_iter().map(|(name, path)| (name.to_owned(), room.inside(&path).into_os_string())));
         environment.extend(self.settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())));
         tool::ask(tool, self.words, &environment, &room, reachable)
     }

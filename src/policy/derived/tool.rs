@@ -1,23 +1,29 @@
 //! Runs a tool to see where it would go.
 //!
 //! It runs in a sandbox of its own, with nothing to reach or with its index alone, from an empty directory, by its absolute
-//! path, and with a few of the caller's variables. Tools look for configuration upward from where they start, so that
-//! directory is below the user's own folder of caches, where nobody else can put any, and not below `/tmp`. The sandbox is netbox itself, started again. The hosts that it refuses
+//! path, and with a few of the caller's variables. The sandbox is netbox itself, started again. The hosts that it refuses
 //! are the answer: no output of the tool is understood, and nothing that the tool says of itself is believed.
+//!
+//! Other sandboxes of this user may run meanwhile, and can write to most of the home. Tools look for configuration where they
+//! start and upward from there, so that directory is in the asked sandbox's own `/dev/shm`, where no other one is. What it
+//! begins with is copied from the state directory, which is read-only in every sandbox. What netbox reads back has no name.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::files::Around;
 use crate::policy::owner::{self, Demand};
+use crate::policy::places;
 
 /// How long it may take. An index that is slow is asked another time.
 const PATIENCE: &str = "30s";
@@ -25,8 +31,8 @@ const PATIENCE: &str = "30s";
 /// More of what it prints, and of what netbox tells of it, is not read.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Variables that every tool gets: who the user is, and which certificates count.
-const VARIABLES: [&str; 14] = [
+/// Variables that every tool gets: who the user is, what netbox is to protect from it, and which certificates count.
+const VARIABLES: [&str; 15] = [
     "CURL_CA_BUNDLE",
     "HOME",
     "LANG",
@@ -41,6 +47,7 @@ const VARIABLES: [&str; 14] = [
     "XDG_CACHE_HOME",
     "XDG_CONFIG_DIRS",
     "XDG_CONFIG_HOME",
+    "XDG_STATE_HOME",
 ];
 
 /// A program.
@@ -110,41 +117,52 @@ pub enum Reachable<'a> {
     These(&'a [String]),
 }
 
-/// A folder for one run of a tool, which goes with it.
+/// Where the tool starts, inside.
+const START: &str = "/dev/shm/ask";
+
+/// Copies what was prepared to where the tool starts, and becomes the tool.
+const SCRIPT: &str = r#"cp -R -P "$1" "$2" && cd "$2" && shift 2 && exec "$@""#;
+
+/// What a tool begins with: a folder, which goes with it.
 #[derive(Debug)]
 pub struct Room {
     folder: TempDir,
-    directory: PathBuf,
 }
 
 impl Room {
-    /// A new one that nobody else can look into.
+    /// A new one that nobody else can look into, where no sandbox can write.
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn new(around: &Around) -> io::Result<Self> {
-        let named = around.named_or_home("XDG_CACHE_HOME", ".cache").filter(|path| !around.is_in_project(path));
-        let caches = named.or_else(|| around.in_home(".cache")).ok_or(io::ErrorKind::NotFound)?.join("netbox");
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&caches)?;
-        let metadata = fs::symlink_metadata(&caches)?;
-        owner::check_directory(&caches, &metadata, Demand::ThisOrRoot).map_err(|why| io::Error::other(why.text))?;
-        let folder = tempfile::Builder::new().prefix("ask.").tempdir_in(caches)?;
-        let directory = folder.path().join("empty");
-        fs::create_dir(&directory)?;
-        Ok(Self { folder, directory })
+    pub fn new() -> io::Result<Self> {
+        let state = places::state().ok_or(io::ErrorKind::NotFound)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&state)?;
+        let metadata = fs::symlink_metadata(&state)?;
+        owner::check_directory(&state, &metadata, Demand::ThisOrRoot).map_err(|why| io::Error::other(why.text))?;
+        Ok(Self { folder: tempfile::Builder::new().prefix("ask.").tempdir_in(state)? })
     }
 
-    /// Where the tool starts.
+    /// What is put there, the tool finds where it starts.
     pub fn directory(&self) -> &Path {
-        &self.directory
+        self.folder.path()
     }
 
-    fn read(&self, name: &str) -> String {
-        let mut text = Vec::new();
-        // What cannot be read says nothing.
-        let _ = File::open(self.folder.path().join(name)).and_then(|file| file.take(MOST_BYTES).read_to_end(&mut text));
-        String::from_utf8_lossy(&text).into_owned()
+    /// Where the tool finds what is prepared at a path.
+    pub fn inside(&self, path: &Path) -> PathBuf {
+        path.strip_prefix(self.directory()).map_or_else(|_| path.to_owned(), |rest| Path::new(START).join(rest))
     }
+
+    /// A file without a name.
+    fn file(&self) -> io::Result<File> {
+        tempfile::tempfile_in(self.directory())
+    }
+}
+
+fn read(mut file: File) -> String {
+    let mut text = Vec::new();
+    // What cannot be read says nothing.
+    let _ = file.rewind().and_then(|()| file.take(MOST_BYTES).read_to_end(&mut text));
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// What came of it.
@@ -169,8 +187,11 @@ pub fn ask(
     room: &Room,
     reachable: Reachable,
 ) -> Result<Answer, String> {
-    let file = |name: &str| File::create_new(room.folder.path().join(name));
     let cannot = |error: io::Error| format!("`{}` cannot be asked: {error}", tool.name());
+    let (output, errors, events) =
+        (room.file().map_err(cannot)?, room.file().map_err(cannot)?, room.file().map_err(cannot)?);
+    // It is netbox that writes there; it hands the descriptor to no command.
+    fcntl(&events, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|errno| cannot(errno.into()))?;
     // Itself, whatever is at its path now.
     let mut netbox = Command::new("/proc/self/exe");
     netbox.args(["run", "--no-config", "--without-derived", "--quiet", "--summary", "never", "--timeout", PATIENCE]);
@@ -178,19 +199,20 @@ pub fn ask(
         Reachable::Nothing => netbox.args(["--mode", "none"]),
         Reachable::These(hosts) => netbox.args(hosts.iter().flat_map(|host| ["--allow", host])),
     };
-    netbox.arg("--events").arg(room.folder.path().join("events")).arg("--").arg(&tool.path).args(words);
-    netbox.env_clear().envs(environment.iter().map(|(name, value)| (name, value))).current_dir(&room.directory);
+    netbox.arg("--events").arg(format!("fd:{}", events.as_raw_fd())).args(["--", "/bin/sh", "-c", SCRIPT, "sh"]);
+    netbox.arg(room.directory()).arg(START).arg(&tool.path).args(words);
+    netbox.env_clear().envs(environment.iter().map(|(name, value)| (name, value))).current_dir("/");
     netbox.stdin(Stdio::null());
-    netbox.stdout(file("output").map_err(cannot)?).stderr(file("errors").map_err(cannot)?);
+    netbox.stdout(output.try_clone().map_err(cannot)?).stderr(errors.try_clone().map_err(cannot)?);
     netbox.status().map_err(cannot)?;
-    let events = room.read("events");
+    let events = read(events);
     // Any exit code may be the tool's own.
     if !of_kind(&events, "start").any(|_| true) {
-        let errors = room.read("errors");
+        let errors = read(errors);
         let why = errors.lines().find_map(|line| line.strip_prefix("netbox: error: ")).unwrap_or("netbox failed");
         return Err(format!("`{}` cannot be asked: {}", tool.name(), netbox_config::escaped(why.as_bytes())));
     }
-    let lines = room.read("output").lines().map(str::to_owned).collect();
+    let lines = read(output).lines().map(str::to_owned).collect();
     let has_succeeded = of_kind(&events, "exit").any(|event| event["code"] == 0);
     Ok(Answer { refused: refused(&events), lines, has_succeeded })
 }

@@ -17,7 +17,8 @@ tests![
     a_tool_that_goes_nowhere_is_an_error_that_points_to_learn needs [],
     a_tool_in_the_project_is_not_run needs [CURL],
     a_tool_in_a_folder_for_everybody_is_not_run needs [],
-    a_tool_starts_in_an_empty_folder_below_no_folder_for_everybody needs [CURL],
+    a_tool_starts_in_an_empty_folder_that_no_other_sandbox_has needs [CURL],
+    what_a_tool_is_asked_with_is_out_of_reach_of_every_sandbox needs [CURL],
     what_is_left_out_is_told needs [CURL],
     a_variable_that_leads_into_the_project_tells_a_tool_nothing needs [CURL],
     the_users_own_files_count_as_they_are needs [CURL],
@@ -177,7 +178,7 @@ fn a_tool_in_a_folder_for_everybody_is_not_run(world: &World) {
     assert!(!user.home.join("ran").exists(), "{outcome}");
 }
 
-fn a_tool_starts_in_an_empty_folder_below_no_folder_for_everybody(world: &World) {
+fn a_tool_starts_in_an_empty_folder_that_no_other_sandbox_has(world: &World) {
     let index = world.zone().host("derived-where");
     let url = index.http("/");
     let user = User::new(world);
@@ -185,11 +186,29 @@ fn a_tool_starts_in_an_empty_folder_below_no_folder_for_everybody(world: &World)
     let run = user.in_project(world.netbox(&["--allow", "@npm"])).env("SECRET", "s3cret").env("NODE_OPTIONS", "--x");
     run.exec(&curl(&[&url])).exits_with(0);
     let read = |name: &str| fs::read_to_string(user.home.join(name)).expect("it was asked");
-    let folder = user.home.join(".cache/netbox");
-    assert!(Path::new(read("where").trim()).starts_with(&folder), "{}", read("where"));
+    assert_eq!(read("where").trim(), "/dev/shm/ask");
     assert!(!read("environment").contains("s3cret") && !read("environment").contains("NODE_OPTIONS"));
     // Nothing is left of it.
-    assert_eq!(fs::read_dir(folder).expect("own folder").count(), 0);
+    let left = fs::read_dir(user.home.join(".local/state/netbox")).expect("own folder").flatten();
+    assert!(left.into_iter().all(|entry| !entry.file_name().to_string_lossy().starts_with("ask.")));
+    assert!(!user.home.join(".cache").exists());
+}
+
+fn what_a_tool_is_asked_with_is_out_of_reach_of_every_sandbox(world: &World) {
+    let index = world.zone().host("derived-reach");
+    let url = index.http("/");
+    let user = User::new(world);
+    // It sees the home as every sandbox does. What was prepared is there to be copied, and nothing else is.
+    let look = "find ~ -path '*/ask.*' ! -type d > ~/seen; find ~ -path '*/ask.*' -writable > ~/writable";
+    let change = "for room in ~/.local/state/netbox/ask.*; do touch $room/.npmrc; mv $room $room.x; done 2> ~/refused";
+    user.has_program("bin/npm", &format!("{look}; {change}; curl -sf {url}"));
+    user.netbox(&["--allow", "@npm"], &curl(&[&url])).exits_with(0);
+    let read = |name: &str| fs::read_to_string(user.home.join(name)).expect("it was asked");
+    let seen = read("seen");
+    assert_eq!(seen.lines().count(), 1, "{seen}");
+    assert!(seen.trim().ends_with("/package.json"), "{seen}");
+    assert_eq!(read("writable"), "");
+    assert_eq!(read("refused").matches("Read-only file system").count(), 2, "{}", read("refused"));
 }
 
 fn a_variable_that_leads_into_the_project_tells_a_tool_nothing(world: &World) {
