@@ -152,9 +152,10 @@ impl Room {
         path.strip_prefix(self.directory()).map_or_else(|_| path.to_owned(), |rest| Path::new(START).join(rest))
     }
 
-    /// A file without a name.
-    fn file(&self) -> io::Result<File> {
-        tempfile::tempfile_in(self.directory())
+    /// A file without a name, for what the tool says and for netbox's events. Not of this folder: a file of what decides
+    /// later runs cannot be handed to a command.
+    fn file() -> io::Result<File> {
+        tempfile::tempfile()
     }
 }
 
@@ -189,7 +190,7 @@ pub fn ask(
 ) -> Result<Answer, String> {
     let cannot = |error: io::Error| format!("`{}` cannot be asked: {error}", tool.name());
     let (output, errors, events) =
-        (room.file().map_err(cannot)?, room.file().map_err(cannot)?, room.file().map_err(cannot)?);
+        (Room::file().map_err(cannot)?, Room::file().map_err(cannot)?, Room::file().map_err(cannot)?);
     // It is netbox that writes there; it hands the descriptor to no command.
     fcntl(&events, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|errno| cannot(errno.into()))?;
     // Itself, whatever is at its path now.
