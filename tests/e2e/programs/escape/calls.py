@@ -27,6 +27,7 @@ NUMBERS = {
     "perf_event_open": (298, 241),
     "pidfd_getfd": (438, 438),
     "pidfd_open": (434, 434),
+    "pivot_root": (155, 41),
     "request_key": (249, 218),
     "seccomp": (317, 277),
     "userfaultfd": (323, 282),

@@ -4,7 +4,7 @@ import errno
 import os
 import stat
 
-from calls import LIBC, NEWCGROUP, NEWNS, NEWUSER, attempt, check, enter_namespaces, run, write
+from calls import LIBC, NEWCGROUP, NEWNS, NEWUSER, attempt, check, enter_namespaces, run, syscall, write
 
 RDONLY, REMOUNT, BIND, MOVE, REC = 1, 0x20, 0x1000, 0x2000, 0x4000
 # nosuid, nodev, noexec: a remount may not leave out the ones that are locked.
@@ -22,6 +22,7 @@ def uncover(path):
     an empty folder; what says `got` found something in it.
     """
     enter_namespaces(NEWUSER | NEWNS, as_root=True)
+    take_off(path)
     try_to_uncover(path)
 
 
@@ -30,6 +31,16 @@ def uncover_own(path):
     enter_namespaces(NEWUSER | NEWNS, as_root=True)
     mount("tmpfs", path, b"tmpfs", RDONLY | KEPT)
     try_to_uncover(path)
+
+
+def take_off_own(path):
+    enter_namespaces(NEWUSER | NEWNS, as_root=True)
+    mount("tmpfs", path, b"tmpfs", RDONLY | KEPT)
+    take_off(path)
+
+
+def take_off(path):
+    attempt("taken off", lambda: (check(LIBC.umount2(os.fsencode(path), DETACH)), look(path)))
 
 
 def try_to_uncover(path):
@@ -42,7 +53,19 @@ def try_to_uncover(path):
     attempt("cloned", lambda: clone(above, name))
     attempt("laid over", lambda: (mount("overlay", place, b"overlay", options=lower), look_and_leave(place, name)))
     attempt("moved", lambda: (mount(path, place, flags=MOVE), look(path), mount(place, path, flags=MOVE)))
-    attempt("taken off", lambda: (check(LIBC.umount2(os.fsencode(path), DETACH)), look(path)))
+    handle = os.open(above, os.O_PATH | os.O_DIRECTORY)
+    attempt("left behind", lambda: leave_behind(handle, name))
+
+
+def leave_behind(handle, name):
+    """Moves to another root and gives the old one up, with all that is mounted in it; but a folder of it is still open."""
+    mount("tmpfs", "/mnt", b"tmpfs")
+    os.mkdir("/mnt/old")
+    syscall("pivot_root", b"/mnt", b"/mnt/old")
+    os.chdir("/")
+    check(LIBC.umount2(b"/old", DETACH))
+    if not os.listdir(os.open(name, os.O_RDONLY, dir_fd=handle)):
+        raise OSError(errno.ENOENT, "nothing")
 
 
 def make_writable(folder):
