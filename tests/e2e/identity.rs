@@ -78,7 +78,8 @@ fn toolchain() -> Option<PathBuf> {
 
 /// Mounts the toolchain where the test user may go, which root's home is not; for this process and what it starts.
 fn lend(toolchain: &Path) -> PathBuf {
-    const PLACE: &str = "/srv";
+    // Somewhere that exists and that no test looks at. `system_files` has another such place.
+    const PLACE: &str = "/media";
     unshare(CloneFlags::CLONE_NEWNS).expect("a mount namespace, as root");
     let change = |source: Option<&Path>, place: &str, flags| mount(source, place, None::<&str>, flags, None::<&str>);
     change(None, "/", MsFlags::MS_REC | MsFlags::MS_PRIVATE).expect("private mounts");

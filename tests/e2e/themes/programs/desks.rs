@@ -53,7 +53,7 @@ fn bash_controls_its_jobs(world: &World) {
 
 /// An interactive shell that is typed to.
 fn bash_controls_its_jobs_in_a_terminal_of_its_own(world: &World) {
-    let typed = "stty rows 33 cols 111; stty size\nsleep 1000 &\njobs\nkill %1\nwait %1; echo killed $?\nexit 7\n";
+    let typed = "stty rows 33 cols 111; stty size\nsleep 1000 &\njobs\nkill %1; wait %1; echo killed $?\nexit 7\n";
     for run in [world.bare(), world.netbox(&NONE)] {
         let (run, _) = at_home(world, run);
         let run = run.env("TERM", "dumb").stdin(typed.as_bytes());
