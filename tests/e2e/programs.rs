@@ -54,6 +54,10 @@ pub const NPM: Program = Program { name: "npm", package: "npm" };
 /// See `Program`.
 pub const VIM: Program = Program { name: "vim", package: "vim" };
 /// See `Program`.
+pub const LESS: Program = Program { name: "less", package: "less" };
+/// See `Program`.
+pub const TOP: Program = Program { name: "top", package: "procps" };
+/// See `Program`.
 pub const SUDO: Program = Program { name: "sudo", package: "sudo" };
 /// See `Program`.
 pub const STRACE: Program = Program { name: "strace", package: "strace" };

@@ -34,6 +34,7 @@ mod signals;
 mod system_file;
 mod terminal;
 mod terminal_jobs;
+mod terminal_programs;
 mod trust;
 mod unix_sockets;
 mod usage;
@@ -57,6 +58,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         signals::TESTS,
         terminal::TESTS,
         terminal_jobs::TESTS,
+        terminal_programs::TESTS,
         unix_sockets::TESTS,
         programs::runtimes::TESTS,
         programs::builds::TESTS,

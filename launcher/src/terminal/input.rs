@@ -12,7 +12,7 @@ use std::sync::Arc;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::SigSet;
-use nix::sys::termios::{SpecialCharacterIndices, tcgetattr};
+use nix::sys::termios::{LocalFlags, SpecialCharacterIndices, tcgetattr};
 use nix::unistd::{read, write};
 
 use super::user::User;
@@ -21,8 +21,9 @@ use super::user::User;
 pub(super) const READ: u8 = 1;
 pub(super) const PAUSE: u8 = 0;
 
-/// How long it waits until it looks whether netbox is in the foreground again, where it was taken away without a word.
-const ANOTHER_LOOK: u16 = 200;
+/// How long it waits until it looks again, where netbox is not in the foreground or the terminal not in raw mode: both change
+/// without a word when this process is stopped and continued by others, and most often a word follows.
+const ANOTHER_LOOK: u16 = 1000;
 
 /// The thread's things. It ends when the other end of `control` is closed, or when either terminal is gone: where that is
 /// the user's, so does the output's thread, and then the pseudo-terminal hangs up as well.
@@ -33,15 +34,27 @@ pub(super) struct Input {
     /// The other end of the control of the output's thread.
     output: UnixStream,
     is_reading: bool,
-    /// Whether somebody else is in the foreground.
+    /// Whether it is to wait before the next look.
     is_behind: bool,
+    /// Whether it waits for raw mode, which netbox is about to set when it was continued: read before, the end of the input
+    /// would be told from a line no more. Once, since others may have set other modes for good.
+    is_patient: bool,
     /// What was read and is not written yet.
     pending: Vec<u8>,
 }
 
 impl Input {
     pub(super) fn new(master: Arc<OwnedFd>, user: Arc<User>, control: UnixStream, output: UnixStream) -> Self {
-        Self { master, user, control, output, is_reading: false, is_behind: false, pending: Vec::new() }
+        Self {
+            master,
+            user,
+            control,
+            output,
+            is_reading: false,
+            is_behind: false,
+            is_patient: true,
+            pending: Vec::new(),
+        }
     }
 
     pub(super) fn run(mut self) {
@@ -102,10 +115,16 @@ impl Input {
     }
 
     fn take_in(&mut self, terminal: BorrowedFd) -> nix::Result<()> {
+        let is_raw = !self.user.modes().is_ok_and(|modes| modes.local_flags.contains(LocalFlags::ICANON));
+        let was_patient = std::mem::replace(&mut self.is_patient, is_raw);
+        if !is_raw && was_patient {
+            self.is_behind = true;
+            return Ok(());
+        }
         let mut chunk = [0; 4096];
         match read(terminal, &mut chunk) {
-            // The key for the end of the input, pressed while the terminal was not raw: just after this process was stopped and
-            // continued by others. A hang-up looks the same, and is told by poll as well.
+            // The key for the end of the input, pressed while the terminal was not raw. A hang-up looks the same, and is told by
+            // poll as well.
             Ok(0) => self.pending.extend(end_key(&self.master)),
             Ok(length) => self.pending.extend_from_slice(&chunk[..length]),
             Err(Errno::EIO) if !self.user.is_foreground() => self.is_behind = true,

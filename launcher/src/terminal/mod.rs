@@ -99,8 +99,10 @@ pub(crate) struct Terminal {
     master: Weak<OwnedFd>,
     input: UnixStream,
     output: UnixStream,
-    /// The number of the last [`catch_up`](Self::catch_up).
+    /// The last errand of [`hold_output`](Self::hold_output).
     catch_ups: u8,
+    /// Whether anything can have been written.
+    is_begun: bool,
     /// Whether the command is to have the terminal back after a stop.
     wanted: bool,
     is_attending: bool,
@@ -138,7 +140,8 @@ impl Terminal {
             master: Arc::downgrade(&master),
             input,
             output,
-            catch_ups: 0,
+            catch_ups: output::CATCH_UP,
+            is_begun: false,
             wanted: settings.attend,
             is_attending: false,
             raw: None,
@@ -158,6 +161,7 @@ impl Terminal {
             self.raw = None;
             self.ignore_keys();
         }
+        self.is_begun = true;
         self.is_attending
     }
 
@@ -171,8 +175,6 @@ impl Terminal {
         if self.is_attending || !self.user.is_foreground() {
             return false;
         }
-        // What it wrote before was meant for a terminal in the modes of before.
-        self.catch_up();
         self.wanted = true;
         self.attend();
         true
@@ -183,10 +185,12 @@ impl Terminal {
         let Ok(current) = self.user.modes() else { return };
         if self.raw.as_ref().is_none_or(|raw| raw.set != current) {
             self.give(&current);
+            self.hold_output();
             if self.user.set_modes(&self.user.raw(&current)).is_ok() {
                 let set = self.user.modes().unwrap_or_else(|_| current.clone());
                 self.raw = Some(Raw { before: current, set });
             }
+            self.release_output();
         }
         self.is_attending = true;
     }
@@ -213,9 +217,10 @@ impl Terminal {
 
     /// Leaves the user's terminal as it was. For a stop: what the command wrote before it is on the screen then.
     pub(crate) fn leave(&mut self) {
-        self.catch_up();
         self.ignore_keys();
+        self.hold_output();
         self.restore_modes();
+        self.release_output();
     }
 
     fn ignore_keys(&mut self) {
@@ -238,15 +243,24 @@ impl Terminal {
         }
     }
 
-    /// Waits until what has been written inside is written outside, though not for ever.
-    fn catch_up(&mut self) {
-        self.catch_ups = self.catch_ups.checked_add(1).unwrap_or(1);
+    /// Waits until what has been written inside is written outside, though not for ever, and has the rest wait.
+    fn hold_output(&mut self) {
+        if !self.is_begun {
+            return;
+        }
+        self.catch_ups = self.catch_ups.checked_add(1).unwrap_or(output::CATCH_UP);
         let asked = self.catch_ups;
         let _ = self.output.set_read_timeout(Some(DELIVERY));
         let mut answer = [0];
         if self.output.write_all(&[asked]).is_ok() {
             // One that an earlier call did not wait for may come first.
             while self.output.read_exact(&mut answer).is_ok() && answer[0] != asked {}
+        }
+    }
+
+    fn release_output(&mut self) {
+        if self.is_begun {
+            let _ = self.output.write_all(&[output::GO_ON]);
         }
     }
 

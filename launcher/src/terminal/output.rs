@@ -17,15 +17,19 @@ use nix::unistd::{read, write};
 use super::screen::Screen;
 use super::user::{User, returns_carriages};
 
-/// An errand: at the end, make the screen usual again. Any other byte: write what there is to write now, then send that
-/// byte back.
+/// An errand: at the end, make the screen usual again.
 pub(super) const RESTORE: u8 = 0;
+/// An errand: go on, after a [`CATCH_UP`].
+pub(super) const GO_ON: u8 = 1;
+/// The first of the errands to write what there is to write now, send that same byte back, and wait: the terminal is about to
+/// get other modes, and what is written depends on them.
+pub(super) const CATCH_UP: u8 = 2;
 
 /// As much as a terminal gives at once (N_TTY_BUF_SIZE).
 const CHUNK: usize = 4096;
 const BUFFER: usize = 16 * CHUNK;
 /// How much an errand waits for at most: some program may go on writing for ever.
-const CATCH_UP: usize = 16 * BUFFER;
+const AT_ONCE: usize = 16 * BUFFER;
 
 /// The thread's things. It ends when the other end of `control` is closed and everything is written, or when the user's
 /// terminal is gone.
@@ -40,6 +44,8 @@ pub(super) struct Output {
     buffer: Vec<u8>,
     /// Whether nobody is left who could write more.
     is_complete: bool,
+    /// Whether it waits to go on.
+    is_held: bool,
     restore: bool,
 }
 
@@ -53,7 +59,7 @@ enum Stop {
 impl Output {
     pub(super) fn new(master: Arc<OwnedFd>, user: Arc<User>, control: UnixStream, input: UnixStream) -> Self {
         let (screen, buffer) = (Screen::default(), Vec::with_capacity(BUFFER));
-        Self { master, user, control, input, screen, buffer, is_complete: false, restore: false }
+        Self { master, user, control, input, screen, buffer, is_complete: false, is_held: false, restore: false }
     }
 
     pub(super) fn run(mut self) {
@@ -70,8 +76,10 @@ impl Output {
                 let mut errand = [0];
                 match self.control.read(&mut errand) {
                     Ok(1) if errand[0] == RESTORE => self.restore = true,
+                    Ok(1) if errand[0] == GO_ON => self.is_held = false,
                     Ok(1) => {
-                        self.copy(CATCH_UP)?;
+                        self.is_held = true;
+                        self.copy(AT_ONCE)?;
                         // Nobody waits for it if this fails, and the next read tells so.
                         let _ = self.control.write_all(&errand);
                     }
@@ -96,7 +104,7 @@ impl Output {
         // Asked for nothing, it tells of a hang-up.
         let user = self.user.writing().map(|fd| PollFd::new(fd, PollFlags::empty()));
         let user_at = user.map(|fd| polled.push(fd)).map(|()| polled.len() - 1);
-        if !self.is_complete {
+        if !self.is_complete && !self.is_held {
             polled.push(PollFd::new(self.master.as_fd(), PollFlags::POLLIN));
         }
         match poll(&mut polled, PollTimeout::NONE) {

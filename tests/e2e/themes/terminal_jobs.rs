@@ -27,17 +27,17 @@ tests![
     a_stopped_job_can_be_killed needs [],
 ];
 
-const PROMPT: &str = "prompt> ";
+pub(super) const PROMPT: &str = "prompt> ";
 
 /// A shell at its prompt, in a window of its own.
-struct Window<'w> {
+pub(super) struct Window<'w> {
     world: &'w World,
-    terminal: Terminal,
+    pub(super) terminal: Terminal,
     shell: Running,
 }
 
 impl<'w> Window<'w> {
-    fn new(world: &'w World) -> Self {
+    pub(super) fn new(world: &'w World) -> Self {
         let terminal = Terminal::new();
         let run = world.bare().on(&terminal).env("PS1", PROMPT).env("TERM", "dumb");
         let shell = run.start(&["bash", "--norc", "--noprofile", "-i"]);
@@ -51,18 +51,18 @@ impl<'w> Window<'w> {
         format!("{} run --mode none -q -- bash -c '{script}'", self.world.netbox_path().display())
     }
 
-    fn line(&self, line: &str) {
+    pub(super) fn line(&self, line: &str) {
         self.terminal.enter_line(line);
     }
 
     #[track_caller]
-    fn shows(&self, text: &str) -> String {
+    pub(super) fn shows(&self, text: &str) -> String {
         self.terminal.shows(text)
     }
 
     /// The shell answers, and gives what this expands to.
     #[track_caller]
-    fn asks(&self, expression: &str) -> String {
+    pub(super) fn asks(&self, expression: &str) -> String {
         self.line(&format!("echo it-is-\"\"\"{expression}\"-so"));
         self.shows("\nit-is-");
         self.shows("-so\r\n")
@@ -76,7 +76,7 @@ impl<'w> Window<'w> {
     }
 
     /// The shell ends, and nothing is left of the modes that its jobs set.
-    fn close(self) {
+    pub(super) fn close(self) {
         self.line("exit 42");
         self.shell.finish().exits_with(42);
     }
@@ -239,7 +239,8 @@ fn a_pipeline_without_a_terminal_stops_and_goes_on(world: &World) {
     let window = Window::new(world);
     let fifo = world.fresh_path("files").with_extension("fifo");
     mkfifo(&fifo, Mode::S_IRWXU).expect("own folder");
-    let script = format!("cat; while read -r x <{}; do echo got-$x-; done", fifo.display());
+    // Opened while the last writer has not closed it yet, it reads as empty once.
+    let script = format!("cat; while :; do read -r x <{} && echo got-$x-; done", fifo.display());
     window.line(&format!("echo ready | {} 2>&1 | cat", window.netbox(&script)));
     window.shows("\nready\r\n");
     for round in 0..5 {
