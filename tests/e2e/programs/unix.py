@@ -185,9 +185,9 @@ def crowd(path, count, end):
         say("accepted", accepted)
 
 
-def flood(path, count, host, port):
-    """Processes that wait in a connect for room in a queue, until some are refused. Then a connection over TCP, and the
-    sum of what became of them.
+def flood(path, count, host, port, refusals):
+    """Processes that wait in a connect for room in a queue, until at least so many are refused: one whose turn to be
+    refused is yet to come waits too. Then a connection over TCP, and the sum of what became of them.
     """
     server = socket.socket(socket.AF_UNIX)
     server.bind(path)
@@ -205,7 +205,7 @@ def flood(path, count, host, port):
             os._exit(0)
         waiting.add(process)
     refused = []
-    while len(refused) + sum(is_connecting(process) for process in waiting) < int(count):
+    while len(refused) < int(refusals) or any(not is_connecting(process) for process in waiting):
         process, status = os.waitpid(-1, os.WNOHANG)
         if process:
             waiting.remove(process)

@@ -380,12 +380,12 @@ fn a_run_ends_although_connects_wait(world: &World) {
 /// Netbox has a thread for each, and 256 of them. Bare, all wait.
 fn with_every_thread_waiting_a_further_connect_fails_and_tcp_goes_on(world: &World) {
     let host = world.zone().host("unix-flood");
-    let flood = |run: crate::run::Run<'_>| {
+    let flood = |run: crate::run::Run<'_>, refusals: &str| {
         let path = folder(world).join("socket");
-        run.exec(&client(world, &["flood", text(&path), "300", &host.name, "22"]))
+        run.exec(&client(world, &["flood", text(&path), "300", &host.name, "22", refusals]))
     };
-    flood(world.bare()).exits_with(0).says("TCP: SSH\nwaited 300 refused 0\n");
-    let outcome = flood(world.netbox(&["--allow", &host.port(22)]));
+    flood(world.bare(), "0").exits_with(0).says("TCP: SSH\nwaited 300 refused 0\n");
+    let outcome = flood(world.netbox(&["--allow", &host.port(22)]), "1");
     outcome.exits_with(0).says("TCP: SSH\n").says("EAGAIN\n").does_not_say("refused 0");
 }
 
