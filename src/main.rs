@@ -25,8 +25,8 @@ mod published;
 mod reference;
 mod run;
 mod say;
-mod serve;
 mod served_mounts;
+mod service;
 mod session;
 mod signals;
 mod summary;
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         cli::Command::Trust(arguments) => policy::trust(&arguments),
         cli::Command::Untrust(arguments) => policy::untrust(&arguments),
         cli::Command::Doctor(arguments) => doctor::doctor(&arguments),
-        cli::Command::Proxy(cli::ProxyCommand::Serve(arguments)) => serve::serve(&arguments),
+        cli::Command::Proxy(cli::ProxyCommand::Serve(arguments)) => service::serve(&arguments),
         cli::Command::Completions(arguments) => generate::completions(&arguments),
         cli::Command::Man(arguments) => generate::man(&arguments),
     });

@@ -1,7 +1,9 @@
 //! `netbox proxy serve`: the explicit door without a sandbox, for programs that are told of a proxy.
 
+mod listen;
+
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +11,6 @@ use netbox_config::Policy;
 use netbox_proxy::events::{Events, SessionId, Start};
 use netbox_proxy::facts::Facts;
 use netbox_proxy::{Listeners, Session, serve_until};
-use tokio::net::TcpSocket;
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -18,10 +19,6 @@ use crate::event_sink::{self, EventSink};
 use crate::policy::{self, Asking, Effective};
 use crate::say::{self, Voice};
 use crate::{FAILED, USAGE, session, summary};
-
-/// How many connections may wait to be accepted: many programs may start at once. The kernel takes no more than
-/// `net.core.somaxconn`, 4,096 by default.
-const BACKLOG: u32 = 4096;
 
 /// Serves until a signal ends it. The value is the exit code.
 pub fn serve(arguments: &ServeArguments) -> u8 {
@@ -34,7 +31,9 @@ pub fn serve(arguments: &ServeArguments) -> u8 {
         Ok(effective) => effective,
         Err(why) => return refuse(if why.is_usage { USAGE } else { FAILED }, &why.text, why.hint.as_deref()),
     };
-    if let Some(address) = arguments.listen.iter().find(|address| !is_loopback(address) && !arguments.listen_any) {
+    if let Some(address) =
+        arguments.listen.iter().find(|address| !listen::is_loopback(address) && !arguments.listen_any)
+    {
         let why = format!("`--listen {address}`: other machines could use the proxy, which has no authentication");
         return refuse(USAGE, &why, Some("listen on `127.0.0.1`, or add `--listen-any` if that is meant"));
     }
@@ -53,10 +52,6 @@ pub fn serve(arguments: &ServeArguments) -> u8 {
     }
 }
 
-fn is_loopback(address: &SocketAddr) -> bool {
-    address.ip().to_canonical().is_loopback()
-}
-
 /// From here on, an error means that nothing was served.
 fn hold(arguments: &ServeArguments, voice: Voice, effective: Effective, sink: Option<EventSink>) -> Result<(), String> {
     let id = SessionId::random().map_err(|error| format!("cannot draw a session number: {error}"))?;
@@ -68,28 +63,13 @@ fn hold(arguments: &ServeArguments, voice: Voice, effective: Effective, sink: Op
     let runtime = runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start the proxy: {error}"))?;
     runtime.block_on(async {
-        let listeners = listen(&arguments.listen)?;
+        let listeners = listen::listen(&arguments.listen)?;
         serve_on(listeners, &policy, &events, voice).await
     })?;
     // Lookups may still sit on their threads; nobody waits for them.
     runtime.shutdown_background();
     summary::conclude(&events, 0, arguments.summary, voice);
     Ok(())
-}
-
-/// Opens every address, or none. Needs the runtime.
-fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, String> {
-    let open = |address: &SocketAddr| -> io::Result<TcpListener> {
-        let socket = if address.is_ipv6() { TcpSocket::new_v6() } else { TcpSocket::new_v4() }?;
-        // Connections that the last one left behind are no reason to wait.
-        socket.set_reuseaddr(true)?;
-        socket.bind(*address)?;
-        socket.listen(BACKLOG)?.into_std()
-    };
-    addresses
-        .iter()
-        .map(|address| open(address).map_err(|error| format!("cannot listen on {address}: {error}")))
-        .collect()
 }
 
 /// Until a signal comes.
