@@ -48,6 +48,9 @@ impl Identity {
             .expect("a temporary folder");
         let netbox = folder.path().join("netbox");
         fs::copy(built, &netbox).unwrap_or_else(|error| panic!("cannot copy `{}`: {error}", built.display()));
+        let real_root = getuid().is_root() && std::env::var("NETBOX_E2E_AS").is_ok_and(|who| who == "root");
+        // Before the system files: with them `/etc` is read-only.
+        let user = (getuid().is_root() && !real_root).then(test_user);
         let has_system_files = getuid().is_root() && {
             let made = system_files::make();
             if let Err(why) = &made {
@@ -55,11 +58,9 @@ impl Identity {
             }
             made.is_ok()
         };
-        let real_root = getuid().is_root() && std::env::var("NETBOX_E2E_AS").is_ok_and(|who| who == "root");
         let mut toolchain = toolchain();
-        if getuid().is_root() && !real_root {
+        if let Some(user) = user {
             toolchain = toolchain.map(|toolchain| lend(&toolchain));
-            let user = test_user();
             chown(folder.path(), Some(user.uid.as_raw()), Some(user.gid.as_raw())).expect("own folder");
             become_user(&user);
         }
