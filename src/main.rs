@@ -9,7 +9,6 @@ mod dependencies;
 mod devices;
 mod doctor;
 mod dry_run;
-mod duration;
 mod environment;
 mod event_sink;
 mod generate;

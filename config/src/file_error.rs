@@ -7,6 +7,7 @@ use crate::layer::Layer;
 use crate::mode::{Mode, ModeError};
 use crate::quote::quote;
 use crate::rule_error::{RuleError, RuleFault};
+use crate::service::ServiceFault;
 use crate::source::Source;
 
 /// How many errors are shown of a file that has many.
@@ -95,6 +96,9 @@ pub enum FileFault {
     /// A word that says nothing about ECH.
     #[error(transparent)]
     Ech(#[from] EchError),
+    /// Something that is wrong with `[service]` alone.
+    #[error(transparent)]
+    Service(#[from] ServiceFault),
     /// A rule that is wrong.
     #[error("rule {}: {}", quote(.0.text().as_bytes()), .0.fault())]
     Rule(RuleError),

@@ -8,6 +8,7 @@ mod cover;
 mod errors;
 mod file;
 mod rules;
+mod service;
 mod spelling;
 mod tenants;
 
@@ -83,6 +84,8 @@ kinds! {
     NOT_AS_COMPARED "not-as-compared" Note "a name that is compared in another form than it is written in";
     OUTSIDE_CEILING "outside-ceiling" Warning "an allow rule that lies outside a ceiling as a whole";
     SHADOWED_RULE "shadowed-rule" Warning "a rule that adds nothing to another of the same file";
+    TOKEN_IN_CLEAR "token-in-clear" Warning "a listener on which tokens come over the network without TLS";
+    UNPROVABLE_ROLE "unprovable-role" Note "a role without a token and without a listener of its own";
     UNREACHABLE_RANGE "unreachable-range" Warning "a rule for addresses at which nothing can be reached";
     UNUSED_PRESET "unused-preset" Note "a preset of a project's file that the file does not use";
 }

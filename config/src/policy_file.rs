@@ -9,7 +9,8 @@ use crate::entry::Entry;
 use crate::file_error::FileErrors;
 use crate::layer::Layer;
 use crate::mode::Mode;
-use crate::reading;
+use crate::reading::{self, FileKind};
+use crate::service::ServiceSettings;
 use crate::source::Source;
 
 /// A policy file, parsed. Every rule in it is right and knows its line and column; presets are not looked up yet.
@@ -24,6 +25,7 @@ use crate::source::Source;
 /// | `ech` | `"allow"` or `"refuse"` | the file; one file that refuses is enough |
 /// | `[profile.NAME]` | table of `allow`, `deny`, `mode`, `ceiling` | the file |
 /// | `[preset.NAME]` | table of `allow` | the file |
+/// | `[service]` | a [`ServiceSettings`] | the file; not of a project |
 #[derive(Clone, Debug)]
 pub struct PolicyFile {
     pub(crate) layer: Layer,
@@ -32,6 +34,7 @@ pub struct PolicyFile {
     pub(crate) ech: Ech,
     pub(crate) profiles: BTreeMap<Arc<str>, Profile>,
     pub(crate) presets: BTreeMap<Arc<str>, Preset>,
+    pub(crate) service: Option<ServiceSettings>,
 }
 
 /// What a file says at its top level or in one profile.
@@ -71,7 +74,17 @@ impl PolicyFile {
     /// Everything that is wrong with it, each with line and column. Where it is not TOML, what the TOML parser says and
     /// nothing else, since the rest would be guesses. Never panics, whatever the bytes.
     pub fn parse(layer: Layer, path: &Path, bytes: &[u8]) -> Result<Self, FileErrors> {
-        reading::read(layer, path.into(), bytes)
+        reading::read(FileKind::Of(layer), path.into(), bytes)
+    }
+
+    /// The same for a file that `netbox proxy serve` was given by name: it stands in the project's layer, and may hold
+    /// `[service]` and ceilings all the same.
+    ///
+    /// # Errors
+    ///
+    /// As [`PolicyFile::parse`].
+    pub fn parse_for_service(path: &Path, bytes: &[u8]) -> Result<Self, FileErrors> {
+        reading::read(FileKind::Service, path.into(), bytes)
     }
 
     /// Where it stands.
@@ -82,6 +95,11 @@ impl PolicyFile {
     /// Its path, as it was given.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What it says about the service.
+    pub fn service(&self) -> Option<&ServiceSettings> {
+        self.service.as_ref()
     }
 
     /// The names of its profiles, sorted.

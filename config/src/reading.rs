@@ -16,21 +16,25 @@ use crate::mode::Mode;
 use crate::place::Places;
 use crate::policy_file::{PolicyFile, Preset, Profile, Section};
 use crate::presets;
+use crate::service::reading::SERVICE_KEYS;
 use crate::source::Source;
 use crate::suggest;
 
-pub(crate) const FILE_KEYS: [&str; 8] = ["version", "allow", "deny", "mode", "ceiling", "ech", "profile", "preset"];
+pub(crate) const FILE_KEYS: [&str; 9] =
+    ["version", "allow", "deny", "mode", "ceiling", "ech", "profile", "preset", "service"];
 pub(crate) const PROFILE_KEYS: [&str; 4] = ["allow", "deny", "mode", "ceiling"];
 pub(crate) const PRESET_KEYS: [&str; 1] = ["allow"];
 
-/// Keys that the user's and the system's files will hold. A project's file never will: they are about the machine.
-const SERVICE_KEYS: [&str; 13] = [
+/// Keys of the user's and the system's files that a project's file never holds, at whatever place: they are about the
+/// machine.
+const MACHINE_KEYS: [&str; 14] = [
     "credential",
     "credentials",
     "events",
     "hook",
     "hooks",
     "listen",
+    "listener",
     "log",
     "logs",
     "metrics",
@@ -40,15 +44,20 @@ const SERVICE_KEYS: [&str; 13] = [
     "upstreams",
 ];
 
+/// Those of them that a later version reads.
+const LATER_MACHINE_KEYS: [&str; 8] =
+    ["credential", "credentials", "hook", "hooks", "log", "logs", "upstream", "upstreams"];
+
 /// Keys that any file may hold in a later version.
 const LATER_KEYS: [&str; 2] = ["extends", "include"];
 
-type Key<'i> = Spanned<DeString<'i>>;
-type Value<'i> = Spanned<DeValue<'i>>;
+pub(crate) type Key<'i> = Spanned<DeString<'i>>;
+pub(crate) type Value<'i> = Spanned<DeValue<'i>>;
 
 /// What is read: its text, where it stands, and what was found so far.
-struct Reader<'t> {
-    layer: Layer,
+pub(crate) struct Reader<'t> {
+    /// Whose file it is.
+    kind: FileKind,
     path: Arc<Path>,
     text: &'t str,
     places: Places<'t>,
@@ -57,7 +66,29 @@ struct Reader<'t> {
     rules: usize,
 }
 
-pub(crate) fn read(layer: Layer, path: Arc<Path>, bytes: &[u8]) -> Result<PolicyFile, FileErrors> {
+/// Whose file it is, hence what it may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileKind {
+    /// The file of a layer.
+    Of(Layer),
+    /// One in the project's layer that was named for a service: it holds what a user's file may.
+    Service,
+}
+
+impl FileKind {
+    fn layer(self) -> Layer {
+        match self {
+            Self::Of(layer) => layer,
+            Self::Service => Layer::Project,
+        }
+    }
+
+    fn is_projects(self) -> bool {
+        self == Self::Of(Layer::Project)
+    }
+}
+
+pub(crate) fn read(kind: FileKind, path: Arc<Path>, bytes: &[u8]) -> Result<PolicyFile, FileErrors> {
     let at = |(line, column)| Source::File { path: Arc::clone(&path), line, column };
     if bytes.len() > PolicyFile::LARGEST {
         return Err(FileError::new(at((1, 1)), FileFault::Large(bytes.len())).into());
@@ -68,15 +99,16 @@ pub(crate) fn read(layer: Layer, path: Arc<Path>, bytes: &[u8]) -> Result<Policy
         let wrong = after[..error.error_len().unwrap_or(after.len())].to_vec();
         FileError::new(at(place), FileFault::NotUtf8(wrong))
     })?;
-    let mut reader = Reader { layer, path, text, places: Places::new(text), errors: Vec::new(), rules: 0 };
+    let mut reader = Reader { kind, path, text, places: Places::new(text), errors: Vec::new(), rules: 0 };
     let (document, errors) = DeTable::parse_recoverable(text);
     let mut file = PolicyFile {
-        layer,
+        layer: kind.layer(),
         path: Arc::clone(&reader.path),
         base: Section::default(),
         ech: Ech::default(),
         profiles: BTreeMap::new(),
         presets: BTreeMap::new(),
+        service: None,
     };
     // What the parser made of a text that is no TOML is not what its writer meant.
     if errors.iter().filter(|error| !reader.is_duplicate(error)).count() == 0 {
@@ -108,11 +140,16 @@ impl Reader<'_> {
             match &**key.get_ref() {
                 "version" => self.version(value),
                 "ech" => file.ech = self.ech(value),
-                "profile" => self.tables("profile", value, |reader, name, table| {
+                "service" if self.kind.is_projects() => {
+                    let fault = FileFault::NotInProject("service".to_owned());
+                    self.wrong(key.span().start, fault, format!("{}, or name the file with `netbox proxy serve -c`", elsewhere("service")));
+                }
+                "service" => file.service = Some(self.service(value)),
+                "profile" => self.tables("profile", "profile", value, |reader, name, table| {
                     let profile = reader.profile(name, table);
                     file.profiles.insert(name.get_ref().as_ref().into(), profile);
                 }),
-                "preset" => self.tables("preset", value, |reader, name, table| {
+                "preset" => self.tables("preset", "preset", value, |reader, name, table| {
                     let preset = reader.preset(name, table);
                     file.presets.insert(name.get_ref().as_ref().into(), preset);
                 }),
@@ -126,7 +163,7 @@ impl Reader<'_> {
         match value.get_ref() {
             DeValue::Integer(number) if number.radix() == 10 && number.as_str() == "1" => {}
             DeValue::Integer(_) => {
-                let written = self.text.get(value.span()).unwrap_or_default().to_owned();
+                let written = self.written(value);
                 self.wrong(value.span().start, FileFault::Version(written), hint);
             }
             _ => self.wrong_type("version", value, "a whole number", hint),
@@ -145,14 +182,15 @@ impl Reader<'_> {
         })
     }
 
-    /// The tables `[profile.NAME]` or `[preset.NAME]`.
-    fn tables(
+    /// The tables `[profile.NAME]`, `[preset.NAME]` or `[service.role.NAME]`; the path is what stands before the name.
+    pub(crate) fn tables(
         &mut self,
         what: &'static str,
+        path: &str,
         value: &Value<'_>,
         mut take: impl FnMut(&mut Self, &Key<'_>, &DeTable<'_>),
     ) {
-        let hint = format!("write `[{what}.some-name]`, and the keys of the {what} below it");
+        let hint = format!("write `[{path}.some-name]`, and the keys of the {what} below it");
         let DeValue::Table(tables) = value.get_ref() else {
             return self.wrong_type(what, value, "a table of tables", hint);
         };
@@ -202,7 +240,7 @@ impl Reader<'_> {
             "allow" => section.allow = self.entries("allow", value, List::Allow),
             "deny" => section.deny = self.entries("deny", value, List::Deny),
             "mode" => section.mode = self.mode(value),
-            "ceiling" if self.layer == Layer::Project => {
+            "ceiling" if self.kind.is_projects() => {
                 self.wrong(key.span().start, FileFault::NotInProject("ceiling".to_owned()), elsewhere("ceiling"));
             }
             "ceiling" => {
@@ -213,7 +251,7 @@ impl Reader<'_> {
         }
     }
 
-    fn mode(&mut self, value: &Value<'_>) -> Option<(Mode, Source)> {
+    pub(crate) fn mode(&mut self, value: &Value<'_>) -> Option<(Mode, Source)> {
         let at = value.span().start;
         let DeValue::String(text) = value.get_ref() else {
             self.wrong_type("mode", value, "a string", "write `mode = \"allowlist\"`".to_owned());
@@ -222,15 +260,17 @@ impl Reader<'_> {
         text.parse().map(|mode| (mode, self.at(at))).map_err(|error| self.wrong(at, FileFault::Mode(error), None)).ok()
     }
 
-    fn unknown_key(&mut self, key: &Key<'_>, place: &'static str, known: &[&'static str]) {
+    pub(crate) fn unknown_key(&mut self, key: &Key<'_>, place: &'static str, known: &[&'static str]) {
         let (at, name) = (key.span().start, key.get_ref());
-        let (fault, hint) = if SERVICE_KEYS.contains(&&**name) && self.layer == Layer::Project {
+        let is_later = LATER_MACHINE_KEYS.contains(&&**name) || LATER_KEYS.contains(&&**name);
+        let (fault, hint) = if MACHINE_KEYS.contains(&&**name) && self.kind.is_projects() {
             (FileFault::NotInProject(name.to_string()), elsewhere(name))
-        } else if SERVICE_KEYS.contains(&&**name) || LATER_KEYS.contains(&&**name) {
+        } else if is_later {
             (FileFault::NotSupportedYet(name.to_string()), "leave it out".to_owned())
         } else {
             let hint = match suggest::nearest(name, known.iter().copied()) {
                 Some(known) => suggest::did_you_mean(known),
+                None if SERVICE_KEYS.contains(&&**name) => format!("write `{name}` below `[service]`"),
                 None if FILE_KEYS.contains(&&**name) => format!("write `{name}` at the top of the file"),
                 None => format!("the keys are `{}`", known.join("`, `")),
             };
@@ -240,7 +280,7 @@ impl Reader<'_> {
     }
 
     /// The texts of a list of rules.
-    fn entries(&mut self, key: &'static str, value: &Value<'_>, list: List) -> Vec<Entry> {
+    pub(crate) fn entries(&mut self, key: &'static str, value: &Value<'_>, list: List) -> Vec<Entry> {
         let DeValue::Array(items) = value.get_ref() else {
             let hint = match value.get_ref() {
                 DeValue::String(text) if is_plain(text) => format!("write `{key} = [\"{text}\"]`"),
@@ -277,17 +317,30 @@ impl Reader<'_> {
         entries
     }
 
-    fn wrong_type(&mut self, key: &str, value: &Value<'_>, expected: &'static str, hint: String) {
+    pub(crate) fn wrong_type(&mut self, key: &str, value: &Value<'_>, expected: &'static str, hint: String) {
         let fault = FileFault::Type { key: key.to_owned(), expected, found: kind(value.get_ref()) };
         self.wrong(value.span().start, fault, hint);
     }
 
-    fn wrong(&mut self, offset: usize, fault: FileFault, hint: impl Into<Option<String>>) {
-        let error = FileError::new(self.at(offset), fault).with_hint(hint);
-        self.errors.push(error);
+    pub(crate) fn wrong(&mut self, offset: usize, fault: FileFault, hint: impl Into<Option<String>>) {
+        self.error(self.at(offset), fault, hint);
     }
 
-    fn at(&self, offset: usize) -> Source {
+    pub(crate) fn error(&mut self, source: Source, fault: FileFault, hint: impl Into<Option<String>>) {
+        self.errors.push(FileError::new(source, fault).with_hint(hint));
+    }
+
+    /// A value as it is written.
+    pub(crate) fn written(&self, value: &Value<'_>) -> String {
+        self.text.get(value.span()).unwrap_or_default().to_owned()
+    }
+
+    /// Where the content of a string starts, or the string where that cannot be told.
+    pub(crate) fn start_of(&self, value: &Value<'_>, decoded: &str) -> usize {
+        content(self.text, value.span(), decoded).unwrap_or(value.span().start)
+    }
+
+    pub(crate) fn at(&self, offset: usize) -> Source {
         let (line, column) = self.places.of(offset);
         Source::File { path: Arc::clone(&self.path), line, column }
     }
@@ -310,7 +363,7 @@ fn is_plain(text: &str) -> bool {
     text.len() <= 100 && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\`".contains(&byte))
 }
 
-fn kind(value: &DeValue<'_>) -> &'static str {
+pub(crate) fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a string",
         DeValue::Integer(_) | DeValue::Float(_) => "a number",

@@ -6,6 +6,8 @@
 
 #![cfg(test)]
 
+mod service;
+
 use std::{env, fs};
 
 use serde_json::{Value, json};
@@ -17,6 +19,7 @@ use crate::layer::Layer;
 use crate::mode::Mode;
 use crate::policy_file::PolicyFile;
 use crate::reading::{FILE_KEYS, PRESET_KEYS, PROFILE_KEYS};
+use crate::service::TokenHash;
 
 const RENEW: &str = "NETBOX_WRITE_REFERENCE=1 cargo test -p netbox-config schema";
 
@@ -25,18 +28,14 @@ const DOCUMENTS: [(Layer, &str); 2] =
     [(Layer::Project, "docs/netbox.schema.json"), (Layer::User, "docs/netbox-config.schema.json")];
 
 /// The keys of a table that files of the layer may hold.
-fn table(layer: Layer, keys: &[&str]) -> Value {
-    let held = keys.iter().filter(|key| layer != Layer::Project || **key != "ceiling");
+pub(crate) fn table(layer: Layer, keys: &[&str]) -> Value {
+    let held = keys.iter().filter(|key| layer != Layer::Project || !["ceiling", "service"].contains(*key));
     let properties: serde_json::Map<_, _> = held.map(|key| ((*key).to_owned(), property(layer, key))).collect();
     json!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 
 /// What a key may hold. A key that the parser has and this does not know fails the tests.
-fn property(layer: Layer, key: &str) -> Value {
-    let about = |about: &str, mut value: Value| {
-        value["description"] = about.into();
-        value
-    };
+pub(crate) fn property(layer: Layer, key: &str) -> Value {
     match key {
         "version" => about("The version of this format. May be left out.", json!({ "type": "integer", "const": 1 })),
         "allow" => about(
@@ -66,15 +65,22 @@ fn property(layer: Layer, key: &str) -> Value {
             preset["required"] = json!(PRESET_KEYS);
             json!({ "type": "object", "propertyNames": name(), "additionalProperties": preset })
         }),
+        "service" => about("Where `netbox proxy serve` listens, and who its tenants are.", service::table()),
         _ => panic!("the schema does not know the key `{key}`"),
     }
 }
 
-fn rules() -> Value {
+/// A schema with what it is about.
+pub(crate) fn about(about: &str, mut value: Value) -> Value {
+    value["description"] = about.into();
+    value
+}
+
+pub(crate) fn rules() -> Value {
     json!({ "type": "array", "items": { "type": "string", "minLength": 1 }, "maxItems": PolicyFile::MOST_RULES })
 }
 
-fn name() -> Value {
+pub(crate) fn name() -> Value {
     json!({ "pattern": "^[a-z0-9_-]+$", "maxLength": LONGEST_NAME })
 }
 
@@ -107,18 +113,28 @@ fn accepts(schema: &Value, value: &Value) -> bool {
             "object" => value.is_object(),
             "array" => value.is_array(),
             "string" => value.is_string(),
+            "boolean" => value.is_boolean(),
             "integer" => value.is_i64(),
             other => panic!("the type `{other}`"),
         },
+        "anyOf" => wanted.as_array().unwrap().iter().any(|schema| accepts(schema, value)),
+        "minimum" => value.as_i64().is_none_or(|number| number >= wanted.as_i64().unwrap()),
         "const" => value == wanted,
         "enum" => wanted.as_array().unwrap().contains(value),
         "minLength" => value.as_str().is_none_or(|text| text.chars().count() as u64 >= wanted.as_u64().unwrap()),
         "maxLength" => value.as_str().is_none_or(|text| text.chars().count() as u64 <= wanted.as_u64().unwrap()),
         "maxItems" => value.as_array().is_none_or(|items| items.len() as u64 <= wanted.as_u64().unwrap()),
         "pattern" => {
-            assert_eq!(wanted, "^[a-z0-9_-]+$");
-            let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
-            value.as_str().is_none_or(|text| !text.is_empty() && text.bytes().all(fits))
+            let is_name = |text: &str| {
+                let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
+                !text.is_empty() && text.bytes().all(fits)
+            };
+            let is_hash = |text: &str| TokenHash::parse(text).is_some();
+            match wanted.as_str().unwrap() {
+                "^[a-z0-9_-]+$" => value.as_str().is_none_or(is_name),
+                "^sha256:[0-9a-f]{64}$" => value.as_str().is_none_or(is_hash),
+                other => panic!("the pattern `{other}`"),
+            }
         }
         "items" => value.as_array().is_none_or(|items| items.iter().all(|item| accepts(wanted, item))),
         "propertyNames" => {
@@ -205,6 +221,40 @@ fn the_schema_agrees_with_the_parser() {
         "[listen]\naddress = \"127.0.0.1:1\"",
         "hooks = [\"touch /tmp/x\"]",
         "extends = \"other.toml\"",
+        "service = 1",
+        "[service]",
+        "[service]\nlisten = [\"127.0.0.1:3128\", \"unix:/run/netbox/control.sock\"]\nmetrics = \"127.0.0.1:9464\"\n\
+         events = \"/var/log/netbox.jsonl\"\ndrain = \"30s\"\nlimits = { connections = 5, bandwidth = \"1 MB/s\" }",
+        "[service]\nlisten = \"127.0.0.1:3128\"",
+        "[service]\nlisten = [1]",
+        "[service]\ndrain = 30",
+        "[service]\ndrain = 0",
+        "[service]\ndrain = true",
+        "[service]\nport = 1",
+        "[service.limits]\nconnections = 0",
+        "[service.limits]\nconnections = \"5\"",
+        "[service.limits]\nbytes = 5",
+        "[service.limits]\nopen = 5",
+        "[service.user.alice]\nceiling = []\nlimits = {}",
+        "[service.user.\"*\"]\nceiling = []\ndeny = []\nmode = \"audit\"",
+        "[service.user.alice]",
+        "[service.user.alice]\nceiling = []\nallow = []",
+        "[service.user.\"\"]\nceiling = []",
+        "[service.user]\nalice = 1",
+        "[service.group.staff]\nceiling = []",
+        "[service.group.staff]\nceiling = []\ntokens = []",
+        "[service.role.ci]",
+        "[service.role.CI]",
+        "[service.role.ci]\nallow = []\ndeny = []\nmode = \"none\"\nceiling = []\nlimits = {}\ntokens = []\nadmin = true",
+        "[service.role.ci]\nadmin = 1",
+        "[service.role.ci]\ntokens = [\"sha256:00\"]",
+        "[service.role.ci]\nprofile = \"ci\"",
+        "[[service.listener]]\naddress = \"127.0.0.1:1\"\nany = false\ntls = { certificate = \"/c\", key = \"/k\" }",
+        "[[service.listener]]",
+        "[[service.listener]]\naddress = 1",
+        "[[service.listener]]\naddress = \"127.0.0.1:1\"\ntls = { certificate = \"/c\" }",
+        "[service]\nlistener = {}",
+        &format!("[service.role.ci]\ntokens = [\"sha256:{}\"]", "a0".repeat(32)),
         "when = 2026-12-01",
         &long(LONGEST_NAME),
         &long(LONGEST_NAME + 1),

@@ -13,6 +13,7 @@ use crate::layer::Layer;
 use crate::mode::Mode;
 use crate::policy::Policy;
 use crate::policy_file::{PolicyFile, Profile, Section};
+use crate::service::{Principal, ServiceSettings};
 use crate::source::Source;
 use crate::suggest;
 
@@ -45,6 +46,16 @@ pub struct Stack<'a> {
     files: BTreeMap<Layer, &'a PolicyFile>,
     command_line: &'a CommandLine,
     profile: Option<&'a str>,
+    tenant: Option<Tenant<'a>>,
+}
+
+/// Whom of a service the policy is for, and whose file names it.
+#[derive(Clone, Copy, Debug)]
+struct Tenant<'a> {
+    layer: Layer,
+    section: &'a Section,
+    /// The mode where none is given.
+    default: Mode,
 }
 
 /// A derived preset that the policy needs.
@@ -61,7 +72,7 @@ pub struct DerivedUse {
 impl<'a> Stack<'a> {
     /// The command line alone.
     pub fn new(command_line: &'a CommandLine) -> Self {
-        Self { files: BTreeMap::new(), command_line, profile: None }
+        Self { files: BTreeMap::new(), command_line, profile: None, tenant: None }
     }
 
     /// The same, with this file in its layer; a file that was there before gives way.
@@ -75,6 +86,34 @@ impl<'a> Stack<'a> {
     #[must_use]
     pub fn with_profile(self, profile: Option<&'a str>) -> Self {
         Self { profile, ..self }
+    }
+
+    /// The `[service]` that is in force: that of the innermost file which has one.
+    pub fn service(&self) -> Option<&'a ServiceSettings> {
+        self.service_of().map(|(_, settings)| settings)
+    }
+
+    fn service_of(&self) -> Option<(Layer, &'a ServiceSettings)> {
+        self.files.iter().rev().find_map(|(layer, file)| Some((*layer, file.service.as_ref()?)))
+    }
+
+    /// The layers of a role of the service that is in force. `None`: there is no such role.
+    ///
+    /// Its allow rules are its own alone: neither those of the files nor of the command line are for it. It is bound by the
+    /// deny rules and ceilings of all layers. Its mode takes the place of its file's, as a profile's does; `--mode` is not
+    /// for it.
+    pub fn for_role(&self, name: &str) -> Option<Self> {
+        let (layer, settings) = self.service_of()?;
+        let section = &settings.role(name)?.section;
+        Some(Self { tenant: Some(Tenant { layer, section, default: Mode::default() }), ..self.clone() })
+    }
+
+    /// The layers that bind the sandboxes of a user or a group: deny rules and ceilings, no allow rule, and as the mode
+    /// the widest that they may ask for. `None`: no service is in force.
+    pub fn for_principal(&self, principal: &'a Principal) -> Option<Self> {
+        let (layer, _) = self.service_of()?;
+        let section = &principal.section;
+        Some(Self { tenant: Some(Tenant { layer, section, default: Mode::Open }), ..self.clone() })
     }
 
     /// The same without a layer's file.
@@ -128,7 +167,7 @@ impl<'a> Stack<'a> {
         let mut warnings = Vec::new();
         let chosen = self.mode(&mut warnings, &mut errors);
         let (mode, mode_source) =
-            chosen.map_or((Mode::default(), None), |at| (at.mode, Some((at.layer, at.source.clone()))));
+            chosen.map_or((self.default_mode(), None), |at| (at.mode, Some((at.layer, at.source.clone()))));
         let about_rules = allow.items.iter().flat_map(|rule| {
             rule.warnings().iter().map(move |warning| format!("{}: rule `{}`: {warning}", rule.source(), rule.text()))
         });
@@ -157,7 +196,10 @@ impl<'a> Stack<'a> {
         let mut parts = Vec::new();
         let mut profiles: BTreeMap<&str, &Profile> = BTreeMap::new();
         for (layer, file) in &self.files {
-            parts.push(Part::of(*layer, &file.base));
+            parts.push(self.bound(Part::of(*layer, &file.base)));
+            if let Some(tenant) = self.tenant.filter(|tenant| tenant.layer == *layer) {
+                parts.push(Part::of(*layer, tenant.section));
+            }
             for (name, profile) in &file.profiles {
                 if let Some(outer) = profiles.get(&**name) {
                     let (what, name, outer) = ("profile", name.to_string(), outer.at.clone());
@@ -167,7 +209,7 @@ impl<'a> Stack<'a> {
                 }
                 profiles.insert(name, profile);
                 if self.profile == Some(name) {
-                    parts.push(Part::of(*layer, &profile.section));
+                    parts.push(self.bound(Part::of(*layer, &profile.section)));
                 }
             }
         }
@@ -184,8 +226,17 @@ impl<'a> Stack<'a> {
             errors.push(error.with_hint(hint));
         }
         let CommandLine { allow, deny, .. } = self.command_line;
-        parts.push(Part { layer: Layer::CommandLine, allow, deny, ceiling: None });
+        parts.push(self.bound(Part { layer: Layer::CommandLine, allow, deny, ceiling: None }));
         parts
+    }
+
+    /// What of a part holds for a tenant of a service: all that takes back.
+    fn bound(&self, part: Part<'a>) -> Part<'a> {
+        if self.tenant.is_some() { Part { allow: &[], ..part } } else { part }
+    }
+
+    fn default_mode(&self) -> Mode {
+        self.tenant.map_or(Mode::default(), |tenant| tenant.default)
     }
 
     /// The mode that holds, if any is given.
@@ -200,6 +251,9 @@ impl<'a> Stack<'a> {
                 )),
                 _ => chosen = Some(own),
             }
+        }
+        if self.tenant.is_some() {
+            return chosen;
         }
         let typed = self.command_line;
         if let Some((mode, source)) = &typed.mode {
@@ -225,9 +279,13 @@ impl<'a> Stack<'a> {
         chosen
     }
 
-    /// The mode of a file: that of the profile that is chosen, else that of its top level.
+    /// The mode of a file: that of the profile or the tenant that is chosen, else that of its top level.
     fn mode_of(&self, layer: Layer, file: &'a PolicyFile) -> Option<Chosen<'a>> {
-        let of_profile = self.profile.and_then(|name| file.profiles.get(name)?.section.mode.as_ref());
+        let of_profile = match self.tenant {
+            None => self.profile.and_then(|name| file.profiles.get(name)?.section.mode.as_ref()),
+            Some(tenant) if tenant.layer == layer => tenant.section.mode.as_ref(),
+            Some(_) => None,
+        };
         let (mode, source) = of_profile.or(file.base.mode.as_ref())?;
         Some(Chosen { layer, mode: *mode, source })
     }

@@ -9,7 +9,6 @@ use clap::{Args, ValueEnum};
 
 use super::events::descriptor_number;
 use super::{HostPortArgument, PolicyArguments, ProjectArguments, PublishArgument, Setting, When};
-use crate::duration;
 
 #[derive(Args, Debug)]
 pub struct RunArguments {
@@ -76,7 +75,7 @@ pub struct RunArguments {
     pub dev: Vec<PathBuf>,
 
     /// End the command after this time, such as `90s`, `5m`, `1h30m` or `500ms`: TERM, after five seconds KILL; exit code 124
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = netbox_config::parse_duration)]
     pub timeout: Option<Duration>,
 
     /// Tell what was refused, on stderr at the end: if anything was, always, or never

@@ -25,6 +25,7 @@ fn id(fault: &FileFault) -> &'static str {
         FileFault::Version(_) => "wrong-version",
         FileFault::Mode(_) => "invalid-mode",
         FileFault::Ech(_) => "invalid-ech",
+        FileFault::Service(fault) => fault.id(),
         FileFault::Rule(_) => "invalid-rule",
         FileFault::Name { .. } => "invalid-name",
         FileFault::EmptyPreset(_) => "empty-preset",

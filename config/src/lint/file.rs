@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 
-use super::{EMPTY_CEILING, EMPTY_PROFILE, Lint, MODE_MAKES_USELESS, UNUSED_PRESET, rules};
+use super::{EMPTY_CEILING, EMPTY_PROFILE, Lint, MODE_MAKES_USELESS, UNUSED_PRESET, rules, service};
 use crate::entry::{Entry, List};
 use crate::expand::Expansions;
 use crate::layer::Layer;
 use crate::mode::Mode;
 use crate::policy_file::{PolicyFile, Profile, Section};
 use crate::presets;
+use crate::service::ServiceSettings;
 use crate::stack::{CommandLine, Stack};
 
 /// So many profiles are held against the rest of the file; a file has hardly any.
@@ -22,13 +23,16 @@ pub(super) fn lints(file: &PolicyFile) -> Vec<Lint> {
     for preset in file.presets.values() {
         lints.extend(entries(&preset.entries, List::Preset));
     }
+    if let Some(service) = &file.service {
+        lints.extend(service::lints(service));
+    }
     lints.extend(unused_presets(file));
     lints.extend(empty_profiles(file));
     lints.extend(together(file));
     lints
 }
 
-fn section(section: &Section) -> Vec<Lint> {
+pub(super) fn section(section: &Section) -> Vec<Lint> {
     let mut lints = entries(&section.allow, List::Allow);
     lints.extend(entries(&section.deny, List::Deny));
     if let Some((at, ceiling)) = &section.ceiling {
@@ -67,9 +71,13 @@ fn unused_presets(file: &PolicyFile) -> Vec<Lint> {
     if file.layer != Layer::Project {
         return Vec::new();
     }
-    let of_section = |section: &'_ Section| -> Vec<_> { section.allow.iter().chain(&section.deny).cloned().collect() };
+    let of_section = |section: &Section| -> Vec<_> {
+        let ceiling = section.ceiling.iter().flat_map(|(_, entries)| entries);
+        section.allow.iter().chain(&section.deny).chain(ceiling).cloned().collect()
+    };
     let mut used: Vec<Entry> = of_section(&file.base);
     used.extend(file.profiles.values().flat_map(|profile| of_section(&profile.section)));
+    used.extend(file.service.iter().flat_map(ServiceSettings::sections).flat_map(of_section));
     used.extend(file.presets.values().flat_map(|preset| preset.entries.iter().cloned()));
     let named: HashSet<_> = used
         .iter()
@@ -111,5 +119,7 @@ fn together(file: &PolicyFile) -> Vec<Lint> {
     let compiled = std::iter::once(None)
         .chain(profiles)
         .filter_map(|profile| stack.clone().with_profile(profile).compile(&nothing_derived).ok());
-    compiled.flat_map(|compiled| compiled.lints()).collect()
+    let roles = file.service.iter().flat_map(|service| service.roles.keys()).take(PROFILES);
+    let roles = roles.filter_map(|role| stack.for_role(role)?.compile(&nothing_derived).ok());
+    compiled.chain(roles).flat_map(|compiled| compiled.lints()).collect()
 }

@@ -1,15 +1,19 @@
-//! Durations as they are typed: `90s`, `5m`, `1h30m`, `500ms`.
+//! Durations as they are typed, on the command line and in files: `90s`, `5m`, `1h30m`, `500ms`.
 
 use std::time::Duration;
 
+use crate::quote::quote;
+
 const UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-/// Parses one or more numbers, each with its unit; a number alone is seconds. Not zero.
+/// Parses a duration as it is typed: one or more numbers, each with its unit (`ms`, `s`, `m`, `h`, `d`); a number alone is
+/// seconds. Not zero.
 ///
 /// # Errors
+///
 /// One line that says what to write.
-pub fn parse(text: &str) -> Result<Duration, String> {
-    let complaint = || format!("`{text}` is no duration: write `90s`, `5m` or `1h30m`");
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let complaint = || format!("{} is no duration: write `90s`, `5m` or `1h30m`", quote(text.as_bytes()));
     if let Ok(seconds) = number(text) {
         return positive(seconds.checked_mul(1_000)).ok_or_else(complaint);
     }
@@ -49,12 +53,12 @@ mod tests {
         for (text, milliseconds) in
             [("90s", 90_000), ("90", 90_000), ("5m", 300_000), ("1h30m", 5_400_000), ("500ms", 500), ("1d", 86_400_000)]
         {
-            assert_eq!(parse(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
         }
         for text in
             ["", "0", "0s", "s", "5x", "-5", "+5", "1.5h", "5 m", "99999999999999999999", "9999999999999999999d", "5m3"]
         {
-            assert!(parse(text).is_err(), "{text}");
+            assert!(parse_duration(text).is_err(), "{text}");
         }
     }
 }
