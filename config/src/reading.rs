@@ -142,7 +142,11 @@ impl Reader<'_> {
                 "ech" => file.ech = self.ech(value),
                 "service" if self.kind.is_projects() => {
                     let fault = FileFault::NotInProject("service".to_owned());
-                    self.wrong(key.span().start, fault, format!("{}, or name the file with `netbox proxy serve -c`", elsewhere("service")));
+                    self.wrong(
+                        key.span().start,
+                        fault,
+                        format!("{}, or name the file with `netbox proxy serve -c`", elsewhere("service")),
+                    );
                 }
                 "service" => file.service = Some(self.service(value)),
                 "profile" => self.tables("profile", "profile", value, |reader, name, table| {
@@ -269,8 +273,9 @@ impl Reader<'_> {
             (FileFault::NotSupportedYet(name.to_string()), "leave it out".to_owned())
         } else {
             let hint = match suggest::nearest(name, known.iter().copied()) {
+                // `role` is near to `mode`, and is not what is meant by it.
+                _ if SERVICE_KEYS.contains(&&**name) => format!("write `{name}` below `[service]`"),
                 Some(known) => suggest::did_you_mean(known),
-                None if SERVICE_KEYS.contains(&&**name) => format!("write `{name}` below `[service]`"),
                 None if FILE_KEYS.contains(&&**name) => format!("write `{name}` at the top of the file"),
                 None => format!("the keys are `{}`", known.join("`, `")),
             };

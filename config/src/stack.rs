@@ -53,7 +53,7 @@ pub struct Stack<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Tenant<'a> {
     layer: Layer,
-    section: &'a Section,
+    section: Option<&'a Section>,
     /// The mode where none is given.
     default: Mode,
 }
@@ -104,16 +104,17 @@ impl<'a> Stack<'a> {
     /// for it.
     pub fn for_role(&self, name: &str) -> Option<Self> {
         let (layer, settings) = self.service_of()?;
-        let section = &settings.role(name)?.section;
+        let section = Some(&settings.role(name)?.section);
         Some(Self { tenant: Some(Tenant { layer, section, default: Mode::default() }), ..self.clone() })
     }
 
-    /// The layers that bind the sandboxes of a user or a group: deny rules and ceilings, no allow rule, and as the mode
-    /// the widest that they may ask for. `None`: no service is in force.
-    pub fn for_principal(&self, principal: &'a Principal) -> Option<Self> {
-        let (layer, _) = self.service_of()?;
-        let section = &principal.section;
-        Some(Self { tenant: Some(Tenant { layer, section, default: Mode::Open }), ..self.clone() })
+    /// The layers that bind sandboxes which a service is asked to serve, and those of a user or a group that has a table:
+    /// deny rules and ceilings, no allow rule, and as the mode the widest that they may ask for.
+    #[must_use]
+    pub fn for_principal(&self, principal: Option<&'a Principal>) -> Self {
+        let layer = self.service_of().map_or(Layer::CommandLine, |(layer, _)| layer);
+        let section = principal.map(|principal| &principal.section);
+        Self { tenant: Some(Tenant { layer, section, default: Mode::Open }), ..self.clone() }
     }
 
     /// The same without a layer's file.
@@ -191,14 +192,23 @@ impl<'a> Stack<'a> {
         }
     }
 
+    /// Those of its service's tenants: each role, and each user and group.
+    pub fn of_tenants(&self) -> Vec<Self> {
+        let Some(settings) = self.service() else { return Vec::new() };
+        let roles = settings.roles().filter_map(|(name, _)| self.for_role(name));
+        let principals = settings.users.values().chain(settings.groups.values());
+        roles.chain(principals.map(|principal| self.for_principal(Some(principal)))).collect()
+    }
+
     /// What each layer says, from outside in: a file's top level, the profile that is chosen, the command line.
     fn parts(&self, errors: &mut Vec<FileError>) -> Vec<Part<'a>> {
         let mut parts = Vec::new();
         let mut profiles: BTreeMap<&str, &Profile> = BTreeMap::new();
         for (layer, file) in &self.files {
             parts.push(self.bound(Part::of(*layer, &file.base)));
-            if let Some(tenant) = self.tenant.filter(|tenant| tenant.layer == *layer) {
-                parts.push(Part::of(*layer, tenant.section));
+            if let Some(section) = self.tenant.filter(|tenant| tenant.layer == *layer).and_then(|tenant| tenant.section)
+            {
+                parts.push(Part::of(*layer, section));
             }
             for (name, profile) in &file.profiles {
                 if let Some(outer) = profiles.get(&**name) {
@@ -283,7 +293,7 @@ impl<'a> Stack<'a> {
     fn mode_of(&self, layer: Layer, file: &'a PolicyFile) -> Option<Chosen<'a>> {
         let of_profile = match self.tenant {
             None => self.profile.and_then(|name| file.profiles.get(name)?.section.mode.as_ref()),
-            Some(tenant) if tenant.layer == layer => tenant.section.mode.as_ref(),
+            Some(tenant) if tenant.layer == layer => tenant.section.and_then(|section| section.mode.as_ref()),
             Some(_) => None,
         };
         let (mode, source) = of_profile.or(file.base.mode.as_ref())?;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use netbox_config::{Compiled, Layer, Mode, Policy, Rule};
 use serde_json::{Value, json};
 
+use super::layers::Layers;
 use crate::say::Voice;
 
 /// So many rules without effect are told one by one.
@@ -18,6 +19,9 @@ pub struct Effective {
     pub files: Vec<UsedFile>,
     /// What derived presets leave out, and why, in words.
     pub notes: Vec<String>,
+    /// What it was made from: a service has tenants besides.
+    #[allow(dead_code)]
+    pub layers: Layers,
 }
 
 /// A policy file that counts.

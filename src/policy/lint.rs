@@ -4,6 +4,7 @@
 //! presets stand for on this machine is not a file's matter and is not looked up.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write, stdout};
 use std::path::{Path, PathBuf};
@@ -41,6 +42,8 @@ struct Read {
     bytes: Vec<u8>,
     /// Whether it is one that the person asked about.
     asked: bool,
+    /// Whether it may be one that a service is given by name: a file that was named and is no project's.
+    is_services: bool,
 }
 
 fn report(arguments: &LintArguments, files: &[Read]) -> u8 {
@@ -80,7 +83,11 @@ fn lints(files: &[Read]) -> Vec<Lint> {
     let mut lints = Vec::new();
     let mut parsed = Vec::new();
     for file in files {
-        match PolicyFile::parse(file.layer, &file.path, &file.bytes) {
+        let parsed_file = match file.is_services {
+            true => PolicyFile::parse_for_service(&file.path, &file.bytes),
+            false => PolicyFile::parse(file.layer, &file.path, &file.bytes),
+        };
+        match parsed_file {
             Ok(policy) => {
                 if file.asked {
                     lints.extend(policy.lints());
@@ -168,13 +175,20 @@ fn read_files(named: Option<&Path>) -> Result<Vec<Read>, Refused> {
             continue;
         }
         if let Some(text) = way::read(path, demand)? {
-            files.push(Read { layer, path: path.to_owned(), bytes: text.bytes, asked: named.is_none() });
+            files.push(Read {
+                layer,
+                path: path.to_owned(),
+                bytes: text.bytes,
+                asked: named.is_none(),
+                is_services: false,
+            });
         }
     }
     match named {
         Some((path, resolved)) => {
             let text = regular(&resolved)?;
-            files.push(Read { layer: named_layer, path: path.to_owned(), bytes: text.bytes, asked: true });
+            let is_services = named_layer == Layer::Project && path.file_name() != Some(OsStr::new(find::NAME));
+            files.push(Read { layer: named_layer, path: path.to_owned(), bytes: text.bytes, asked: true, is_services });
         }
         None => files.extend(project_file()?),
     }
@@ -190,7 +204,7 @@ fn project_file() -> Result<Option<Read>, Refused> {
     let Some(text) = Place::around(&working)?.project_file(true)? else { return Ok(None) };
     let is_here = text.path.parent() == Some(&*working);
     let path = if is_here { PathBuf::from(find::NAME) } else { text.path };
-    Ok(Some(Read { layer: Layer::Project, path, bytes: text.bytes, asked: true }))
+    Ok(Some(Read { layer: Layer::Project, path, bytes: text.bytes, asked: true, is_services: false }))
 }
 
 fn resolve(path: &Path) -> Result<PathBuf, Refused> {

@@ -10,6 +10,7 @@ use super::derived;
 use super::effective::{Effective, Standing, UsedFile};
 use super::expanded::{self, Expanded};
 use super::find::{self, Place};
+use super::layers::Layers;
 use super::owner::Demand;
 use super::read::Text;
 use super::store::Store;
@@ -57,7 +58,7 @@ pub fn load(arguments: &PolicyArguments, pinned: Option<&str>, asking: Asking) -
     let mut files = Files::default();
     files.add_outer(!arguments.no_config)?;
     match &named {
-        Some(path) => files.add_named(path, &working)?,
+        Some(path) => files.add_named(path, &working, asking == Asking::NoProject)?,
         None if searched => files.add_project(&place, pinned.is_some())?,
         None => {}
     }
@@ -66,6 +67,15 @@ pub fn load(arguments: &PolicyArguments, pinned: Option<&str>, asking: Asking) -
     let of_project = (asking != Asking::NoProject).then_some(&place);
     let mut expanded =
         if arguments.without_derived { nothing(&stack)? } else { expand(&stack, of_project, files.project.is_some())? };
+    // A service is for its tenants too.
+    let tenants = if asking == Asking::NoProject { stack.of_tenants() } else { Vec::new() };
+    for tenant in &tenants {
+        for one in if arguments.without_derived { nothing(tenant)? } else { expand(tenant, of_project, false)? } {
+            if expanded.iter().all(|known| known.preset != one.preset) {
+                expanded.push(one);
+            }
+        }
+    }
     let mut compiled = compile(&stack, &expanded)?;
     let project = files.project.as_ref();
     let candidate = Candidate { stack: &stack, expanded: &expanded, place: &place, text: project, searched, pinned };
@@ -75,11 +85,16 @@ pub fn load(arguments: &PolicyArguments, pinned: Option<&str>, asking: Asking) -
     if is_run && add_downloads(&mut expanded, &stack, of_project, standing)? {
         compiled = compile(&stack, &expanded)?;
     }
+    for tenant in tenants.iter().filter(|_| is_run) {
+        add_downloads(&mut expanded, tenant, of_project, standing)?;
+    }
+    let expansions = expanded::expansions(&expanded, |_| true);
     if let (Some(text), Some(standing)) = (project, standing) {
         files.used.push(UsedFile::new(Layer::Project, &text.path, text, standing));
     }
     let notes = expanded.into_iter().flat_map(|one| one.notes).collect();
-    Ok(Effective { compiled, files: files.used, notes })
+    let layers = Layers { files: files.parsed, command_line, profile, expansions };
+    Ok(Effective { compiled, files: files.used, notes, layers })
 }
 
 /// Whether the project's files count; where a person has to say so, asks.
@@ -171,7 +186,7 @@ pub fn compile(stack: &Stack<'_>, expanded: &[Expanded]) -> Result<Compiled, Ref
 }
 
 /// What is wrong with files, or with names that were typed.
-fn of_files(errors: FileErrors) -> Refused {
+pub(super) fn of_files(errors: FileErrors) -> Refused {
     let is_typed = |source: &Source| matches!(source.written(), Source::Flag(_) | Source::Environment(_));
     let is_usage = errors.iter().all(|error| is_typed(error.source()));
     Refused { is_usage, ..Refused::new(errors.to_string()) }
@@ -204,7 +219,7 @@ impl Files {
     }
 
     /// The file that was named.
-    fn add_named(&mut self, path: &Path, working: &Path) -> Result<(), Refused> {
+    fn add_named(&mut self, path: &Path, working: &Path, is_services: bool) -> Result<(), Refused> {
         if path.as_os_str().is_empty() {
             return Err(Refused::usage("`--config` needs the name of a file"));
         }
@@ -212,7 +227,10 @@ impl Files {
         let Some(text) = way::read(&written, Demand::ThisCallerOrRoot)? else {
             return Err(Refused::new(format!("`--config`: there is no file {}", shown(path))));
         };
-        self.add(Layer::Project, path, &text)?;
+        match is_services {
+            true => self.parsed.push(PolicyFile::parse_for_service(path, &text.bytes).map_err(of_files)?),
+            false => self.add(Layer::Project, path, &text)?,
+        }
         self.used.push(UsedFile::new(Layer::Project, &written, &text, Standing::Named));
         Ok(())
     }

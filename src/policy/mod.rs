@@ -22,6 +22,7 @@ mod effective;
 mod excerpt;
 mod expanded;
 mod find;
+mod layers;
 mod lint;
 mod load;
 mod owner;
@@ -41,6 +42,8 @@ use std::path::Path;
 pub use ask::Terminal;
 pub use command::{trust, untrust};
 pub use effective::{Effective, UsedFile};
+#[allow(unused_imports)]
+pub use layers::Layers;
 pub use lint::lint;
 pub use load::{Asking, load};
 pub use presets::presets;

@@ -29,8 +29,9 @@ fn unprovable_roles(service: &ServiceSettings) -> Vec<Lint> {
     let has_listener = |name: &str| service.listeners.iter().any(|listener| listener.role.as_deref() == Some(name));
     let roles = service.roles().filter(|(name, role)| !role.has_tokens() && !has_listener(name));
     let lint = |(name, role): (&Arc<str>, &Role)| {
-        Lint::new(&UNPROVABLE_ROLE, role.source(), format!("nobody can be the role `{name}`"))
-            .with_hint(format!("make a token with `netbox proxy token new {name}`, or name it in a `[[service.listener]]`"))
+        Lint::new(&UNPROVABLE_ROLE, role.source(), format!("nobody can be the role `{name}`")).with_hint(format!(
+            "make a token with `netbox proxy token new {name}`, or name it in a `[[service.listener]]`"
+        ))
     };
     roles.map(lint).collect()
 }

@@ -97,10 +97,9 @@ fn listener(key: &str) -> Value {
             files["required"] = json!(TLS_KEYS);
             files
         }),
-        "any" => about(
-            "Whether an address that other machines reach may do without a token.",
-            json!({ "type": "boolean" }),
-        ),
+        "any" => {
+            about("Whether an address that other machines reach may do without a token.", json!({ "type": "boolean" }))
+        }
         _ => panic!("the schema does not know the key `{key}` of a listener"),
     }
 }

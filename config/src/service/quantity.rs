@@ -58,8 +58,22 @@ mod tests {
         }
         assert_eq!(bandwidth("100 Mbit/s"), Some(12_500_000));
         assert_eq!(bandwidth("1Gbit/s"), Some(125_000_000));
-        for text in ["", "1", "0 B", "1 b", "1 mb", "1  MB", " 1 MB", "1 MB ", "-1 MB", "+1 MB", "1.5 MB", "MB", "1 Mbit", "99999999 TB"]
-        {
+        for text in [
+            "",
+            "1",
+            "0 B",
+            "1 b",
+            "1 mb",
+            "1  MB",
+            " 1 MB",
+            "1 MB ",
+            "-1 MB",
+            "+1 MB",
+            "1.5 MB",
+            "MB",
+            "1 Mbit",
+            "99999999 TB",
+        ] {
             assert_eq!(bytes(text), None, "{text}");
         }
         for text in ["1 MB", "1 MB/h", "1 MB / s", "0 MB/s", "/s", "1/s"] {

@@ -148,7 +148,12 @@ impl Reader<'_> {
             }
         }
         let Some(address) = address else {
-            self.missing(item.span().start, "`[[service.listener]]`".to_owned(), "address", "`address = \"127.0.0.1:3128\"`");
+            self.missing(
+                item.span().start,
+                "`[[service.listener]]`".to_owned(),
+                "address",
+                "`address = \"127.0.0.1:3128\"`",
+            );
             return None;
         };
         let (address, source) = address?;
@@ -182,7 +187,11 @@ impl Reader<'_> {
         match text.parse() {
             Ok(address) => Some((address, source)),
             Err(_) => {
-                let hint = if text.starts_with("unix:") { "control sockets stand in `listen`; write `127.0.0.1:3128`" } else { hint };
+                let hint = if text.starts_with("unix:") {
+                    "control sockets stand in `listen`; write `127.0.0.1:3128`"
+                } else {
+                    hint
+                };
                 self.fault(source, ServiceFault::Address(text), hint.to_owned());
                 None
             }
@@ -309,7 +318,12 @@ impl Reader<'_> {
         // Without one it would be everything, and nobody would have written that down.
         if section.ceiling.is_none() {
             let table = quote(format!("[service.{what}.{}]", name.get_ref()).as_bytes()).to_string();
-            self.missing(name.span().start, table, "ceiling", "what its sandboxes may ask for: `ceiling = [\"*.example.com\"]`");
+            self.missing(
+                name.span().start,
+                table,
+                "ceiling",
+                "what its sandboxes may ask for: `ceiling = [\"*.example.com\"]`",
+            );
         }
         Principal { at: self.at(name.span().start), section, limits }
     }

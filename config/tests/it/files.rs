@@ -81,11 +81,11 @@ fn unknown_keys_are_errors_that_say_what_may_be_meant() {
         ("[preset.x]\nallow = []\ndeny = []", "3:1: `deny` is no key of a preset; write `deny` at the top of the file"),
         (
             "hosts = []",
-            "1:1: `hosts` is no key of a policy file; the keys are `version`, `allow`, `deny`, `mode`, `ceiling`, `ech`, `profile`, `preset`",
+            "1:1: `hosts` is no key of a policy file; the keys are `version`, `allow`, `deny`, `mode`, `ceiling`, `ech`, `profile`, `preset`, `service`",
         ),
         (
             "\"\\u001b[2J\" = 1",
-            r"1:1: `\x1b[2J` is no key of a policy file; the keys are `version`, `allow`, `deny`, `mode`, `ceiling`, `ech`, `profile`, `preset`",
+            r"1:1: `\x1b[2J` is no key of a policy file; the keys are `version`, `allow`, `deny`, `mode`, `ceiling`, `ech`, `profile`, `preset`, `service`",
         ),
         ("extends = \"x\"", "1:1: `extends` is not supported yet; leave it out"),
     ] {
@@ -105,7 +105,11 @@ fn a_project_holds_neither_a_ceiling_nor_what_is_the_machines() {
     assert_eq!(errors("[profile.x]\nceiling = []"), [in_profile]);
     for layer in [Layer::System, Layer::User] {
         assert!(parse(layer, "ceiling = [\"*.com\", \"@github\"]\n[profile.x]\nceiling = []").is_ok());
-        assert_eq!(errors_of(layer, b"listen = 1"), ["1:1: `listen` is not supported yet; leave it out"]);
+        assert_eq!(errors_of(layer, b"hooks = 1"), ["1:1: `hooks` is not supported yet; leave it out"]);
+        for key in ["listen", "role", "metrics"] {
+            let said = format!("1:1: `{key}` is no key of a policy file; write `{key}` below `[service]`");
+            assert_eq!(errors_of(layer, format!("{key} = 1").as_bytes()), [said]);
+        }
     }
 }
 

@@ -18,6 +18,7 @@ mod presets;
 mod properties;
 mod rules;
 mod scale;
+mod service;
 mod vetting;
 
 use netbox_config::{HostFacts, Mode, Policy, Rule, Source, Target, Via};
