@@ -26,13 +26,12 @@ pub(crate) enum Agreement {
 }
 
 /// Judges first bytes that were recognised.
-pub(crate) fn agree(names: &Names, permit: &Permit, first: &FirstBytes) -> Agreement {
-    let policy = &*names.policy;
+pub(crate) fn agree(names: &Names, policy: &Policy, permit: &Permit, first: &FirstBytes) -> Agreement {
     let port = permit.target().port();
     let result = match first {
         FirstBytes::Malformed | FirstBytes::Undecided(_) => Err(Refusal::new(Reason::Malformed)),
         FirstBytes::Tls { ech: true, .. } if policy.ech() == Ech::Refuse => Err(Refusal::new(Reason::Unsupported)),
-        FirstBytes::Tls { sni, .. } => match name_in_tls(names, permit, sni.as_ref()) {
+        FirstBytes::Tls { sni, .. } => match name_in_tls(names, policy, permit, sni.as_ref()) {
             Ok(None) if port == Port::HTTP => differs(policy, Reason::NotHttp),
             judged => judged,
         },
@@ -50,8 +49,12 @@ pub(crate) fn agree(names: &Names, permit: &Permit, first: &FirstBytes) -> Agree
     }
 }
 
-fn name_in_tls(names: &Names, permit: &Permit, sni: Option<&HostName>) -> Result<Option<Reason>, Refusal> {
-    let policy = &*names.policy;
+fn name_in_tls(
+    names: &Names,
+    policy: &Policy,
+    permit: &Permit,
+    sni: Option<&HostName>,
+) -> Result<Option<Reason>, Refusal> {
     let target = permit.target();
     match (target.host(), sni) {
         (Host::Name(judged), Some(sni)) if means(names, sni, judged) => Ok(None),
@@ -63,8 +66,12 @@ fn name_in_tls(names: &Names, permit: &Permit, sni: Option<&HostName>) -> Result
 }
 
 /// Judges an authority of a request: `Host`, or that of the absolute form.
-pub(crate) fn authority(names: &Names, permit: &Permit, authority: &Authority) -> Result<Option<Reason>, Refusal> {
-    let policy = &*names.policy;
+pub(crate) fn authority(
+    names: &Names,
+    policy: &Policy,
+    permit: &Permit,
+    authority: &Authority,
+) -> Result<Option<Reason>, Refusal> {
     let target = permit.target();
     let same_port = authority.port.is_none_or(|port| port == target.port());
     match (target.host(), &authority.host) {

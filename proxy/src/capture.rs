@@ -2,20 +2,21 @@
 //!
 //! # Theory of operation
 //!
-//! 1. [`identify`]: the original destination becomes the target, a synthetic address by the name that it stands for.
+//! 1. The original destination becomes the target, a synthetic address by the name that it stands for.
 //! 2. The policy decides. A refused connection is told so in its own protocol, for which its first bytes are waited
 //!    for, though not for long.
 //! 3. What is permitted goes on as every judged connection does (`judged`).
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use netbox_config::{Decision, Host, Port, Reason, Refusal, Target, Via};
+use netbox_config::{Decision, Host, Port, Reason, Refusal, Via};
 use tokio::net::TcpStream;
 
 use crate::callers::Origin;
 use crate::events::Process;
+use crate::flow::Asked;
 use crate::judged::{ANSWERED_PORTS, Judged};
 use crate::pipeline;
 use crate::record::Record;
@@ -32,19 +33,22 @@ pub(crate) fn handle(
     let since = Instant::now();
     socket::no_delay(&stream);
     let origin = Origin::of(&session.callers, &stream, original);
+    let flow = session.flows.enter();
     let judged = Port::new(original.port()).map(|port| {
         // A connection that nobody redirected was made to the listener itself.
         let direct = stream.local_addr().is_ok_and(|local| local == original);
-        let (target, decision) = identify(&session, original.ip(), port, direct);
-        let record = Record::of(&session.events, &origin, &target, &decision, since);
+        let target = pipeline::target(&session, Host::from_ip(original.ip()), port, Via::Capture);
+        let decision = match direct {
+            true => Err(Refusal::new(Reason::SelfAddress)),
+            false => pipeline::admit(&session, &flow, &Asked::Target(target.clone())),
+        };
+        let record = Record::of(&session.events, &origin, &flow, &target, &decision, since);
         (target, decision, record)
     });
-    let mut client = Connection::new(stream);
-    client.undelivered = Some(session.deliveries.begin());
-    client.origin = origin;
+    let client = Connection::of_client(&session, stream, origin, Arc::clone(&flow));
     async move {
         let Some((target, decision, record)) = judged else { return socket::reset(client.stream) };
-        Judged::new(session, client, target, record).follow(decision).await;
+        Judged::new(session, client, flow, target, record).follow(decision).await;
     }
 }
 
@@ -58,8 +62,8 @@ pub(crate) fn may_be_made(session: &Session, destination: SocketAddr, who: impl 
     if ANSWERED_PORTS.contains(&port.get()) {
         return true;
     }
-    let (target, decision) = identify(session, destination.ip(), port, false);
-    match decision {
+    let target = pipeline::target(session, Host::from_ip(destination.ip()), port, Via::Capture);
+    match pipeline::decide(session, &session.policy(), &target) {
         Decision::Allow(_) => true,
         Decision::Refuse(refusal) => {
             let origin = Origin::known(session.events.are_written().then(who).flatten());
@@ -72,19 +76,11 @@ pub(crate) fn may_be_made(session: &Session, destination: SocketAddr, who: impl 
 /// Refuses a connection that there is no room for.
 pub(crate) fn refuse_over_limit(session: &Session, stream: TcpStream, original: SocketAddr) {
     if let Some(port) = Port::new(original.port()) {
-        let (target, _) = identify(session, original.ip(), port, false);
+        let target = pipeline::target(session, Host::from_ip(original.ip()), port, Via::Capture);
         let (refusal, origin) = (Refusal::new(Reason::Limit), Origin::of(&session.callers, &stream, original));
         Record::refused(&session.events, &origin, &target, &refusal, Instant::now()).refuse(&refusal);
     }
     socket::reset(stream);
-}
-
-/// The target of a connection to this address, and the decision about it. `direct`: to the listener itself.
-fn identify(session: &Session, address: IpAddr, port: Port, direct: bool) -> (Target, Decision) {
-    let target = pipeline::target(session, Host::from_ip(address), port, Via::Capture);
-    let decision =
-        if direct { Decision::Refuse(Refusal::new(Reason::SelfAddress)) } else { pipeline::decide(session, &target) };
-    (target, decision)
 }
 
 #[cfg(test)]

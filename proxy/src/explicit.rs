@@ -41,9 +41,8 @@ pub(crate) fn handle(session: Arc<Session>, stream: TcpStream) -> impl Future<Ou
     if stream.peer_addr().is_ok_and(|peer| !peer.ip().to_canonical().is_loopback()) {
         socket::keep_alive(&stream);
     }
-    let mut client = Connection::new(stream);
-    client.undelivered = Some(session.deliveries.begin());
-    client.origin = Origin::at_listener(&session.callers, &client.stream);
+    let (origin, flow) = (Origin::at_listener(&session.callers, &stream), session.flows.enter());
+    let mut client = Connection::of_client(&session, stream, origin, Arc::clone(&flow));
     async move {
         match session.while_half_open(timeout(session.limits.silence, client.fill())).await {
             Some(Ok(Ok(1..))) => {}
@@ -51,9 +50,9 @@ pub(crate) fn handle(session: Arc<Session>, stream: TcpStream) -> impl Future<Ou
             _ => return,
         }
         match client.buffer.first() {
-            Some(&socks5::VERSION) => socks5::serve(session, client).await,
+            Some(&socks5::VERSION) => socks5::serve(session, client, flow).await,
             // Servers skip empty lines before a request (RFC 9112 §2.2).
-            Some(&byte) if is_token(byte) || byte == b'\r' => requests::serve(session, client).await,
+            Some(&byte) if is_token(byte) || byte == b'\r' => requests::serve(session, client, flow).await,
             first => {
                 let foreign = matches!(first, Some(&(SOCKS4 | TLS)));
                 refused(

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::BytesMut;
-use netbox_config::{Permit, Reason, Refusal};
+use netbox_config::{Reason, Refusal};
 use tokio::net::TcpStream;
 
-use crate::agreement::{Agreement, agree};
+use crate::agreement::Agreement;
 use crate::first_bytes::Line;
+use crate::flow::Flow;
 use crate::opening::{First, Opening, Patience};
+use crate::pipeline::Grant;
 use crate::session::Session;
 use crate::socket;
 use crate::tunnel::{Gate, PumpError, Stopped};
@@ -17,7 +19,8 @@ use crate::tunnel::{Gate, PumpError, Stopped};
 /// Lets the client's bytes pass once they agree with the target.
 pub(crate) struct FirstBytesGate {
     session: Arc<Session>,
-    permit: Permit,
+    flow: Arc<Flow>,
+    grant: Grant,
     opening: Opening,
     patience: Patience,
     released: bool,
@@ -27,12 +30,13 @@ impl FirstBytesGate {
     /// `released`: what has come so far was waited for long enough, and may go if what follows is watched.
     pub(crate) fn new(
         session: Arc<Session>,
-        permit: Permit,
+        flow: Arc<Flow>,
+        grant: Grant,
         opening: Opening,
         patience: Patience,
         released: bool,
     ) -> Self {
-        Self { session, permit, opening, patience, released }
+        Self { session, flow, grant, opening, patience, released }
     }
 }
 
@@ -54,7 +58,7 @@ impl Gate for FirstBytesGate {
             First::Ended => Ok(()),
             First::Gone => Err(PumpError::Read.into()),
             First::Partial | First::Silent => refuse(Reason::Malformed),
-            First::Known(first) => match agree(&self.session.names, &self.permit, &first) {
+            First::Known(first) => match self.session.agree(&self.flow, &self.grant, &first) {
                 Agreement::Tunnel(_) => Ok(()),
                 // The exchange of requests begins with the client.
                 Agreement::Requests(_) => refuse(Reason::Unsupported),

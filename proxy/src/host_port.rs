@@ -11,7 +11,9 @@ use netbox_config::{HostPort, Reason, Refusal};
 use tokio::net::TcpStream;
 
 use crate::callers::Origin;
+use crate::flow::Asked;
 use crate::judged::Judged;
+use crate::pipeline;
 use crate::record::Record;
 use crate::session::Session;
 use crate::socket::{self, Connection};
@@ -21,17 +23,16 @@ use crate::socket::{self, Connection};
 pub(crate) fn handle(
     session: Arc<Session>,
     stream: TcpStream,
-    door: &HostPort,
+    door: &Arc<HostPort>,
 ) -> impl Future<Output = ()> + Send + use<> {
     socket::no_delay(&stream);
-    let decision = session.policy().decide_host_port(door, &session.facts.current());
+    let flow = session.flows.enter();
+    let decision = pipeline::admit(&session, &flow, &Asked::HostPort(Arc::clone(door)));
     let target = door.target();
     let origin = Origin::at_listener(&session.callers, &stream);
-    let record = Record::of(&session.events, &origin, &target, &decision, Instant::now());
-    let mut client = Connection::new(stream);
-    client.undelivered = Some(session.deliveries.begin());
-    client.origin = origin;
-    Judged::new(session, client, target, record).follow(decision)
+    let record = Record::of(&session.events, &origin, &flow, &target, &decision, Instant::now());
+    let client = Connection::of_client(&session, stream, origin, Arc::clone(&flow));
+    Judged::new(session, client, flow, target, record).follow(decision)
 }
 
 /// Refuses a connection that there is no room for.

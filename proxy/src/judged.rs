@@ -11,13 +11,14 @@
 
 use std::sync::Arc;
 
-use netbox_config::{Decision, Permit, Port, Reason, Refusal, Target};
+use netbox_config::{Port, Reason, Refusal, Target};
 use tokio::time::{Instant, timeout_at};
 
-use crate::agreement::{Agreement, agree};
+use crate::agreement::Agreement;
 use crate::dial::Dialed;
 use crate::events::End;
 use crate::first_bytes::FirstBytes;
+use crate::flow::Flow;
 use crate::gate::FirstBytesGate;
 use crate::http::answer::Answer;
 use crate::http::exchange::exchange;
@@ -25,7 +26,7 @@ use crate::http::head::{HeadScan, Lines};
 use crate::http::request::RequestHead;
 use crate::judged_http::JudgedHttp;
 use crate::opening::{First, Opening, Patience};
-use crate::pipeline::{self, OpenError};
+use crate::pipeline::{self, Grant, OpenError};
 use crate::record::Record;
 use crate::refuse::{Telling, refuse};
 use crate::session::Session;
@@ -38,6 +39,7 @@ pub(crate) const ANSWERED_PORTS: [u16; 4] = [80, 443, 8080, 8443];
 /// A connection whose target was judged.
 pub(crate) struct Judged {
     client: Connection,
+    flow: Arc<Flow>,
     opening: Opening,
     record: Record,
     target: Target,
@@ -45,40 +47,52 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
-    pub(crate) fn new(session: Arc<Session>, client: Connection, target: Target, record: Record) -> Self {
-        Self { client, opening: Opening::new(), record, target, session }
+    pub(crate) fn new(
+        session: Arc<Session>,
+        client: Connection,
+        flow: Arc<Flow>,
+        target: Target,
+        record: Record,
+    ) -> Self {
+        Self { client, flow, opening: Opening::new(), record, target, session }
     }
 
     /// Carries or refuses it, as was decided. Nothing has been dialled.
-    pub(crate) async fn follow(self, decision: Decision) {
+    pub(crate) async fn follow(self, decision: Result<Grant, Refusal>) {
         match decision {
-            Decision::Refuse(refusal) => self.refuse_when_it_speaks(refusal).await,
-            Decision::Allow(permit) => self.carry(permit, None).await,
+            Err(refusal) => self.refuse_when_it_speaks(refusal).await,
+            Ok(grant) => self.carry(grant, None).await,
         }
     }
 
     /// Carries it to its end. `upstream`: the connection that was made to the target already, if one was.
-    pub(crate) async fn carry(self, permit: Permit, upstream: Option<Dialed>) {
-        match permit.target().port() {
-            _ if permit.is_raw() => self.raw(permit, upstream).await,
-            Port::HTTP | Port::HTTPS => self.client_first(permit, upstream).await,
-            _ => self.either_first(permit, upstream).await,
+    pub(crate) async fn carry(self, grant: Grant, upstream: Option<Dialed>) {
+        match grant.target().port() {
+            _ if grant.permit.is_raw() => self.raw(grant, upstream).await,
+            Port::HTTP | Port::HTTPS => self.client_first(grant, upstream).await,
+            _ => self.either_first(grant, upstream).await,
         }
     }
 
     /// Nothing is looked at.
-    async fn raw(self, permit: Permit, upstream: Option<Dialed>) {
-        if let Some((judged, upstream)) = self.connected(&permit, upstream, None).await {
+    async fn raw(self, grant: Grant, upstream: Option<Dialed>) {
+        if let Some((judged, upstream)) = self.connected(&grant, upstream, None).await {
             judged.tunnel(upstream, Open).await;
         }
     }
 
     /// Ports 80 and 443: what the program sends is judged before anything reaches the server.
-    async fn client_first(mut self, permit: Permit, upstream: Option<Dialed>) {
+    async fn client_first(mut self, grant: Grant, upstream: Option<Dialed>) {
         let limits = self.session.limits;
         let patience = Patience { silence: Some(limits.silence), partial: Some(limits.first_bytes), word: None };
+        let revocation = self.client.revocation();
         let wait = self.opening.wait(&self.client.stream, &mut self.client.buffer, &patience);
-        let Some(first) = self.session.while_half_open(wait).await else {
+        let first = tokio::select! {
+            biased;
+            () = revocation => return self.revoked(upstream),
+            first = self.session.while_half_open(wait) => first,
+        };
+        let Some(first) = first else {
             drop(upstream);
             return self.refuse(&Refusal::new(Reason::Limit), &FirstBytes::Other).await;
         };
@@ -93,15 +107,15 @@ impl Judged {
             First::Gone => return self.end_unused(upstream, End::Reset).await,
         };
         self.saw(&first);
-        match agree(&self.session.names, &permit, &first) {
+        match self.session.agree(&self.flow, &grant, &first) {
             Agreement::Refuse(refusal) => {
                 drop(upstream);
                 self.refuse(&refusal, &first).await;
             }
-            Agreement::Requests(would) => self.requests(permit, would, upstream).await,
+            Agreement::Requests(would) => self.requests(grant, would, upstream).await,
             Agreement::Tunnel(would) => {
                 would.into_iter().for_each(|would| self.record.would_be(would));
-                if let Some((judged, upstream)) = self.connected(&permit, upstream, Some(&first)).await {
+                if let Some((judged, upstream)) = self.connected(&grant, upstream, Some(&first)).await {
                     judged.tunnel(upstream, Open).await;
                 }
             }
@@ -109,12 +123,14 @@ impl Judged {
     }
 
     /// Any other port: the server may speak first.
-    async fn either_first(self, permit: Permit, upstream: Option<Dialed>) {
-        let Some((mut judged, upstream)) = self.connected(&permit, upstream, None).await else { return };
+    async fn either_first(self, grant: Grant, upstream: Option<Dialed>) {
+        let Some((mut judged, upstream)) = self.connected(&grant, upstream, None).await else { return };
         let limits = judged.session.limits;
         let patience = Patience { silence: None, partial: Some(limits.first_bytes), word: Some(limits.word) };
+        let revocation = judged.client.revocation();
         let first = tokio::select! {
             biased;
+            () = revocation => return judged.revoked(Some(upstream)),
             first = judged.opening.wait(&judged.client.stream, &mut judged.client.buffer, &patience) => Some(first),
             // Bytes, an end or an error: the tunnel finds out which.
             _ = upstream.stream.readable() => None,
@@ -122,12 +138,12 @@ impl Judged {
         match first {
             Some(First::Known(first)) => {
                 judged.saw(&first);
-                match agree(&judged.session.names, &permit, &first) {
+                match judged.session.agree(&judged.flow, &grant, &first) {
                     Agreement::Refuse(refusal) => {
                         drop(upstream);
                         judged.refuse(&refusal, &first).await;
                     }
-                    Agreement::Requests(would) => judged.requests(permit, would, Some(upstream)).await,
+                    Agreement::Requests(would) => judged.requests(grant, would, Some(upstream)).await,
                     Agreement::Tunnel(would) => {
                         would.into_iter().for_each(|would| judged.record.would_be(would));
                         judged.tunnel(upstream, Open).await;
@@ -146,7 +162,8 @@ impl Judged {
                 let released = first == Some(First::Word);
                 let opening = std::mem::replace(&mut judged.opening, Opening::new());
                 let session = Arc::clone(&judged.session);
-                let gate = FirstBytesGate::new(session, permit, opening, patience, released);
+                let flow = Arc::clone(&judged.flow);
+                let gate = FirstBytesGate::new(session, flow, grant, opening, patience, released);
                 judged.tunnel(upstream, gate).await;
             }
         }
@@ -156,14 +173,14 @@ impl Judged {
     /// of what was spoken, or is spoken next.
     async fn connected(
         mut self,
-        permit: &Permit,
+        grant: &Grant,
         upstream: Option<Dialed>,
         spoken: Option<&FirstBytes>,
     ) -> Option<(Self, Dialed)> {
         if let Some(upstream) = upstream {
             return Some((self, upstream));
         }
-        match (pipeline::open(&self.session, permit).await, spoken) {
+        match (pipeline::open(&self.session, &self.flow, grant).await, spoken) {
             (Ok(upstream), _) => return Some((self, upstream)),
             (Err(OpenError::Refused(refusal)), Some(first)) => self.refuse(&refusal, first).await,
             (Err(OpenError::Refused(refusal)), None) => self.refuse_when_it_speaks(refusal).await,
@@ -190,10 +207,17 @@ impl Judged {
         }
     }
 
-    async fn requests(self, permit: Permit, would: Option<Reason>, upstream: Option<Dialed>) {
+    /// It ends with its permit.
+    fn revoked(mut self, upstream: Option<Dialed>) {
+        self.record.refuse(&Refusal::new(Reason::Revoked));
+        socket::reset(self.client.stream);
+        upstream.into_iter().for_each(|upstream| socket::reset(upstream.stream));
+    }
+
+    async fn requests(self, grant: Grant, would: Option<Reason>, upstream: Option<Dialed>) {
         let address = upstream.as_ref().map(|upstream| upstream.address);
         let upstream = upstream.map(|upstream| Connection::new(upstream.stream));
-        let door = JudgedHttp::new(Arc::clone(&self.session), permit, would, self.record, address);
+        let door = JudgedHttp::new(Arc::clone(&self.session), self.flow, grant, would, self.record, address);
         // In a box, so that a tunnel does not pay for the size of an exchange.
         Box::pin(exchange(self.client, upstream, door, &self.session)).await;
     }

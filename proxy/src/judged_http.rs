@@ -4,15 +4,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use netbox_config::{Permit, Reason, Refusal, Target};
+use netbox_config::{Reason, Refusal, Target};
 
 use crate::agreement;
 use crate::callers::Origin;
+use crate::flow::Flow;
 use crate::http::answer::Answer;
 use crate::http::exchange::Door;
 use crate::http::head::HeadError;
 use crate::http::request::{Form, RequestHead};
-use crate::pipeline::{self, OpenError};
+use crate::pipeline::{self, Grant, OpenError};
 use crate::record::Record;
 use crate::refuse::Telling;
 use crate::session::Session;
@@ -21,7 +22,8 @@ use crate::socket::Connection;
 /// Judges the requests of one such connection.
 pub(crate) struct JudgedHttp {
     session: Arc<Session>,
-    permit: Permit,
+    flow: Arc<Flow>,
+    grant: Grant,
     /// What the first bytes would have been refused for, in audit mode.
     would: Option<Reason>,
     /// The connection's record, which becomes that of its first request.
@@ -34,21 +36,25 @@ pub(crate) struct JudgedHttp {
 impl JudgedHttp {
     pub(crate) fn new(
         session: Arc<Session>,
-        permit: Permit,
+        flow: Arc<Flow>,
+        grant: Grant,
         would: Option<Reason>,
         record: Record,
         address: Option<SocketAddr>,
     ) -> Self {
         let origin = record.origin().clone();
-        Self { session, permit, would, record: Some(record), origin, address }
+        Self { session, flow, grant, would, record: Some(record), origin, address }
     }
 
     fn target(&self) -> &Target {
-        self.permit.target()
+        self.grant.target()
     }
 
     fn record(&mut self) -> Record {
-        let next = || Record::permitted(&self.session.events, &self.origin, &self.permit, Instant::now());
+        let next = || {
+            let permit = &self.grant.permit;
+            Record::permitted(&self.session.events, &self.origin, &self.flow, permit, Instant::now())
+        };
         self.record.take().unwrap_or_else(next)
     }
 
@@ -58,29 +64,33 @@ impl JudgedHttp {
             Form::Absolute(authority, _) => Some(authority),
             Form::Origin(_) | Form::Asterisk => None,
         };
+        let (names, Grant { policy, permit }) = (&self.session.names, &self.grant);
         let mut would = self.would;
         for authority in absolute.into_iter().chain(&request.host) {
-            would = would.or(agreement::authority(&self.session.names, &self.permit, authority)?);
+            would = would.or(agreement::authority(names, policy, permit, authority)?);
         }
+        self.flow.requested(absolute.into_iter().chain(&request.host).cloned());
+        self.session.confirm(&self.flow, policy)?;
         Ok(would)
     }
 }
 
 impl Door for JudgedHttp {
     async fn admit(&mut self, request: &RequestHead, upstream: &mut Option<Connection>) -> Result<Record, Telling> {
+        let renewed = pipeline::renew(&self.session, &self.flow, &mut self.grant);
         let mut record = self.record();
         record.saw_request(&request.method, request.path());
         let refused = |mut record: Record, refusal: Refusal, target: &Target| {
             record.refuse(&refusal);
             Telling::Http(Answer::refused(target, &refusal), Some(request.method.clone()))
         };
-        match self.judge(request) {
+        match renewed.and_then(|()| self.judge(request)) {
             Err(refusal) => return Err(refused(record, refusal, self.target())),
             Ok(would) => would.into_iter().for_each(|would| record.would_be(would)),
         }
         let address = match self.address {
             Some(address) => address,
-            None => match pipeline::open(&self.session, &self.permit).await {
+            None => match pipeline::open(&self.session, &self.flow, &self.grant).await {
                 Ok(dialed) => {
                     *upstream = Some(Connection::new(dialed.stream));
                     *self.address.insert(dialed.address)

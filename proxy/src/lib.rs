@@ -29,12 +29,14 @@ pub mod events;
 mod explicit;
 pub mod facts;
 mod first_bytes;
+mod flow;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod gate;
 mod half_open;
 mod host_port;
 mod http;
+mod in_force;
 mod judged;
 mod judged_http;
 mod opening;
@@ -49,6 +51,7 @@ pub mod session;
 mod socket;
 mod tunnel;
 
+pub use in_force::InForce;
 pub use published::{MakeSocket, Published};
 pub use refuse::sentence;
 pub use serve::{Listeners, serve, serve_until};

@@ -4,11 +4,13 @@
 //! the dialler takes `VettedAddr`s, which only `Policy::vet` makes. What was judged is what is looked up and dialled.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use netbox_config::{Decision, Host, HostName, Mode, Permit, Port, Reason, Refusal, Target, VettedAddr, Via};
+use netbox_config::{Decision, Host, HostName, Mode, Permit, Policy, Port, Reason, Refusal, Target, VettedAddr, Via};
 
 use crate::dial::Dialed;
 use crate::dns::SyntheticTable;
+use crate::flow::{Asked, Flow};
 use crate::resolve::LookupError;
 use crate::session::Session;
 use crate::socket;
@@ -31,18 +33,71 @@ pub(crate) fn target(session: &Session, host: Host, port: Port, via: Via) -> Tar
     Target::new(name.map_or(host, Host::Name), port, via)
 }
 
-/// Judges a target by the policy in force.
-pub(crate) fn decide(session: &Session, target: &Target) -> Decision {
+/// A permit, and the policy that gave it: what else belongs to the decision is judged by that one.
+#[derive(Clone, Debug)]
+pub(crate) struct Grant {
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) permit: Permit,
+}
+
+impl Grant {
+    /// What is permitted, and nothing else.
+    pub(crate) fn target(&self) -> &Target {
+        self.permit.target()
+    }
+}
+
+/// Judges what a connection is for by the policy in force, and notes in its flow what it is permitted.
+pub(crate) fn admit(session: &Session, flow: &Flow, asked: &Asked) -> Result<Grant, Refusal> {
+    loop {
+        let policy = session.policy();
+        let permit = match judge(session, &policy, asked) {
+            Decision::Allow(permit) => permit,
+            Decision::Refuse(refusal) => return Err(refusal),
+        };
+        flow.permitted(asked.clone(), permit.is_raw());
+        // Whoever replaces the policy from now on finds the flow.
+        if session.names.policy.is(&policy) {
+            return Ok(Grant { policy, permit });
+        }
+    }
+}
+
+/// Makes a grant one by the policy in force, where that has changed since.
+pub(crate) fn renew(session: &Session, flow: &Flow, grant: &mut Grant) -> Result<(), Refusal> {
+    while !session.names.policy.is(&grant.policy) {
+        let policy = session.policy();
+        // With all that is known by now.
+        session.confirm(flow, &grant.policy)?;
+        let Some(permitted) = flow.seen().permitted else { return Err(Refusal::new(Reason::Revoked)) };
+        match judge(session, &policy, &permitted.asked) {
+            Decision::Allow(permit) => *grant = Grant { policy, permit },
+            Decision::Refuse(refusal) => return Err(refusal),
+        }
+    }
+    Ok(())
+}
+
+/// Judges what a connection is for by this policy.
+pub(crate) fn judge(session: &Session, policy: &Policy, asked: &Asked) -> Decision {
+    match asked {
+        Asked::Target(target) => decide(session, policy, target),
+        Asked::HostPort(door) => policy.decide_host_port(door, &session.facts.current()),
+    }
+}
+
+/// Judges a target by this policy.
+pub(crate) fn decide(session: &Session, policy: &Policy, target: &Target) -> Decision {
     let nameless = matches!(target.host(), Host::Address(address) if SyntheticTable::is_synthetic(*address));
-    match session.policy().mode() {
+    match policy.mode() {
         // No rule can mean it: nothing is there that it stands for.
         Mode::Allowlist | Mode::Audit | Mode::Open if nameless => {
             Decision::Refuse(Refusal::new(Reason::AddressNotListed))
         }
-        _ => match session.policy().decide(target, &session.facts.current()) {
+        _ => match policy.decide(target, &session.facts.current()) {
             // Whoever is told of the refusal is told what almost allowed it; a permit pays nothing for that.
             Decision::Refuse(refusal) => {
-                let near = session.policy().near_miss(target, &refusal);
+                let near = policy.near_miss(target, &refusal);
                 Decision::Refuse(refusal.with_near_miss(near))
             }
             permit => permit,
@@ -52,14 +107,14 @@ pub(crate) fn decide(session: &Session, target: &Target) -> Decision {
 
 /// Looks up the name of a permitted target. A name is data, also here: what DNS would not ask any more is not asked for a
 /// connection either.
-async fn look_up(session: &Session, name: &HostName) -> Result<Vec<IpAddr>, OpenError> {
+async fn look_up(session: &Session, policy: &Policy, name: &HostName) -> Result<Vec<IpAddr>, OpenError> {
     let names = &session.names;
-    if !names.may_still_ask(name) {
+    if !names.may_still_ask(policy, name) {
         return Err(OpenError::Refused(Refusal::new(Reason::Limit)));
     }
     match names.resolver.addresses(name).await {
         Ok(addresses) => {
-            names.found(name);
+            names.found(policy, name);
             Ok(addresses)
         }
         Err(LookupError::NotFound | LookupError::NoAddress) => Err(OpenError::Failed(Reason::DnsNotFound)),
@@ -67,18 +122,19 @@ async fn look_up(session: &Session, name: &HostName) -> Result<Vec<IpAddr>, Open
     }
 }
 
-/// Opens a connection to what is permitted.
-pub(crate) async fn open(session: &Session, permit: &Permit) -> Result<Dialed, OpenError> {
+/// Opens a connection to what is permitted, and notes in the flow where it leads.
+pub(crate) async fn open(session: &Session, flow: &Flow, grant: &Grant) -> Result<Dialed, OpenError> {
+    let Grant { policy, permit } = grant;
     let addresses = match permit.target().host() {
         Host::Address(address) => vec![*address],
-        Host::Name(name) => look_up(session, name).await?,
+        Host::Name(name) => look_up(session, policy, name).await?,
     };
     // After the lookup: the facts must be those of the moment of dialling.
     let facts = session.facts.current();
     let mut vetted: Vec<VettedAddr> = Vec::with_capacity(addresses.len());
     let mut refusal = None;
     for address in addresses {
-        match session.policy().vet(permit, address, &facts) {
+        match policy.vet(permit, address, &facts) {
             Ok(address) => vetted.push(address),
             Err(refused) => refusal = refusal.or(Some(refused)),
         }
@@ -89,6 +145,8 @@ pub(crate) async fn open(session: &Session, permit: &Permit) -> Result<Dialed, O
     let dialed = session.dialer.dial(&vetted).await.map_err(|error| OpenError::Failed(error.reason()))?;
     socket::no_delay(&dialed.stream);
     socket::keep_alive(&dialed.stream);
+    flow.reached(dialed.address);
+    session.confirm(flow, policy).map_err(OpenError::Refused)?;
     Ok(dialed)
 }
 
@@ -102,8 +160,9 @@ mod tests {
     async fn ask(world: &World, name: &str) -> OpenError {
         let host = Host::parse_wire(name.as_bytes()).unwrap();
         let target = target(&world.session, host, Port::HTTPS, Via::Connect);
-        let Decision::Allow(permit) = decide(&world.session, &target) else { panic!("`{name}` is refused") };
-        open(&world.session, &permit).await.expect_err("nobody listens")
+        let flow = world.session.flows.enter();
+        let grant = admit(&world.session, &flow, &Asked::Target(target)).expect("it is allowed");
+        open(&world.session, &flow, &grant).await.expect_err("nobody listens")
     }
 
     fn asked(world: &World) -> Vec<String> {

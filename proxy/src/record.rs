@@ -5,13 +5,16 @@
 //! dropped before (the sandbox ended, the connection was cancelled), the policy's word stands.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use netbox_config::{Decision, Permit, Port, Reason, Refusal, Target};
+use netbox_config::{Permit, Port, Reason, Refusal, Target};
 
 use crate::callers::Origin;
 use crate::events::{CloseEvent, DecisionEvent, End, Events, LateRefusal, Verdict};
+use crate::flow::Flow;
+use crate::pipeline::Grant;
 use crate::tunnel::{Counts, TunnelEnd};
 
 /// One connection or request, for the events.
@@ -23,23 +26,39 @@ pub(crate) struct Record {
     since: Instant,
     address: Option<SocketAddr>,
     decided: bool,
-    end: End,
+    end: Option<End>,
+    flow: Option<Arc<Flow>>,
     /// What has been moved for it.
-    pub(crate) counts: Counts,
+    pub(crate) counts: Arc<Counts>,
 }
 
 impl Record {
-    /// A record of what was decided.
-    pub(crate) fn of(events: &Events, origin: &Origin, target: &Target, decision: &Decision, since: Instant) -> Self {
+    /// A record of what was decided about a flow.
+    pub(crate) fn of(
+        events: &Events,
+        origin: &Origin,
+        flow: &Arc<Flow>,
+        target: &Target,
+        decision: &Result<Grant, Refusal>,
+        since: Instant,
+    ) -> Self {
         match decision {
-            Decision::Allow(permit) => Self::permitted(events, origin, permit, since),
-            Decision::Refuse(refusal) => Self::refused(events, origin, target, refusal, since),
+            Ok(grant) => Self::permitted(events, origin, flow, &grant.permit, since),
+            Err(refusal) => Self::refused(events, origin, target, refusal, since),
         }
     }
 
-    /// A record of what is permitted.
-    pub(crate) fn permitted(events: &Events, origin: &Origin, permit: &Permit, since: Instant) -> Self {
+    /// A record of what a flow is permitted.
+    pub(crate) fn permitted(
+        events: &Events,
+        origin: &Origin,
+        flow: &Arc<Flow>,
+        permit: &Permit,
+        since: Instant,
+    ) -> Self {
         let mut record = Self::new(events, origin, permit.target(), permit.reason(), since);
+        flow.counted(&record.counts);
+        record.flow = Some(Arc::clone(flow));
         record.event.rule = permit.rule();
         record.event.would = permit.would();
         record.event.hint = permit.would().and_then(|would| Refusal::new(would).hint(permit.target()));
@@ -69,9 +88,9 @@ impl Record {
             since,
             address: None,
             decided: false,
-            // Whoever knows of another end says so.
-            end: End::Reset,
-            counts: Counts::default(),
+            end: None,
+            flow: None,
+            counts: Arc::default(),
         }
     }
 
@@ -117,7 +136,7 @@ impl Record {
     /// It is allowed, and ended before anything was sent; `address` is what was dialled, if something was.
     pub(crate) fn ended_unused(&mut self, address: Option<SocketAddr>, end: End) {
         self.address = address;
-        self.end = end;
+        self.end = Some(end);
         self.decide();
     }
 
@@ -133,11 +152,14 @@ impl Record {
     /// It is refused: by the decision, or late, if that was made before.
     pub(crate) fn refuse(&mut self, refusal: &Refusal) {
         if self.decided {
-            self.end = End::Refused(LateRefusal {
-                reason: refusal.reason(),
-                host: self.event.host.clone(),
-                port: self.event.port,
-                hint: refusal.hint(&self.target),
+            self.end = Some(match refusal.reason() {
+                Reason::Revoked => End::Revoked,
+                reason => End::Refused(LateRefusal {
+                    reason,
+                    host: self.event.host.clone(),
+                    port: self.event.port,
+                    hint: refusal.hint(&self.target),
+                }),
             });
             return;
         }
@@ -147,7 +169,7 @@ impl Record {
 
     /// It was allowed, and the lookup or the far side failed.
     pub(crate) fn fail(&mut self, reason: Reason) {
-        self.end = End::Upstream;
+        self.end = Some(End::Upstream);
         if !self.decided {
             self.event.reason = reason;
             self.decide();
@@ -156,14 +178,15 @@ impl Record {
 
     /// How it ended, if it was allowed.
     pub(crate) fn end(&mut self, end: End) {
-        self.end = end;
+        self.end = Some(end);
     }
 
     /// How the tunnel that it became ended.
     pub(crate) fn tunnel_ended(&mut self, end: TunnelEnd) {
         match end {
-            TunnelEnd::Done => self.end = End::Done,
-            TunnelEnd::Reset => self.end = End::Reset,
+            TunnelEnd::Done => self.end(End::Done),
+            TunnelEnd::Reset => self.end(End::Reset),
+            TunnelEnd::Revoked => self.end(End::Revoked),
             TunnelEnd::Refused(refusal) => self.refuse(&refusal),
         }
     }
@@ -178,6 +201,10 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
+        // Whoever knows how it ended has said so.
+        if self.end.is_none() && self.flow.as_ref().is_some_and(|flow| flow.is_revoked()) {
+            self.refuse(&Refusal::new(Reason::Revoked));
+        }
         self.decide();
         if Verdict::of(self.event.reason) == Verdict::Allow {
             self.events.close(CloseEvent {
@@ -188,7 +215,7 @@ impl Drop for Record {
                 sent: self.counts.sent.load(Ordering::Relaxed),
                 received: self.counts.received.load(Ordering::Relaxed),
                 duration: self.since.elapsed(),
-                end: self.end.clone(),
+                end: self.end.take().unwrap_or(End::Reset),
             });
         }
     }

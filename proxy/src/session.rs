@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use netbox_config::{Host, Policy, Reason, Via};
+use netbox_config::{Decision, Host, Policy, Reason, Refusal, Via};
 
+use crate::agreement::{self, Agreement};
 use crate::callers::Callers;
 use crate::capture;
 use crate::delivery::Deliveries;
@@ -14,7 +15,10 @@ use crate::dial::{Dialer, HappyEyeballs};
 use crate::dns::Names;
 use crate::events::{DecisionEvent, Events, Process};
 use crate::facts::Facts;
+use crate::first_bytes::FirstBytes;
+use crate::flow::{Flow, Flows, Seen};
 use crate::half_open::HalfOpen;
+use crate::pipeline::{self, Grant};
 
 /// How many different destinations of refused UDP are told of. A program can make up any number.
 const UDP_DESTINATIONS: usize = 4096;
@@ -37,6 +41,10 @@ pub struct Session {
     pub(crate) deliveries: Deliveries,
     /// Who has not said yet what it wants.
     pub(crate) half_open: HalfOpen,
+    /// Its connections.
+    pub(crate) flows: Flows,
+    /// Held by whoever replaces the policy: one after the other.
+    replacing: Mutex<()>,
     udp: Mutex<HashSet<SocketAddr>>,
 }
 
@@ -114,14 +122,74 @@ impl Session {
             callers: Callers::default(),
             deliveries: Deliveries::default(),
             half_open: HalfOpen::default(),
+            flows: Flows::default(),
+            replacing: Mutex::default(),
             udp: Mutex::default(),
         }
     }
 
-    /// The policy.
+    /// The policy in force.
     #[must_use]
-    pub fn policy(&self) -> &Policy {
-        &self.names.policy
+    pub fn policy(&self) -> Arc<Policy> {
+        self.names.policy.now()
+    }
+
+    /// How many connections of the sandbox are open.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.flows.count()
+    }
+
+    /// Puts another policy in force. Every connection that it does not allow is reset, and ends as `revoked`; the others
+    /// are not touched. Gives the number of those that it ends.
+    ///
+    /// Names that were looked up before keep their addresses; whether one may be reached is judged as ever.
+    pub fn replace_policy(&self, policy: Arc<Policy>) -> usize {
+        let _one_at_a_time = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        // In this order: see `flow`.
+        self.names.policy.replace(Arc::clone(&policy));
+        let judged = self.flows.live().into_iter().filter(|flow| !self.allows(&policy, &flow.seen()));
+        judged.inspect(|flow| flow.revoke()).count()
+    }
+
+    /// Whether what is known of a flow is allowed by this policy.
+    fn allows(&self, policy: &Policy, seen: &Seen) -> bool {
+        let Some(permitted) = &seen.permitted else { return true };
+        let Decision::Allow(permit) = pipeline::judge(self, policy, &permitted.asked) else { return false };
+        if let Some(address) = seen.address
+            && policy.vet(&permit, address.ip(), &self.facts.current()).is_err()
+        {
+            return false;
+        }
+        if permit.is_raw() {
+            return true;
+        }
+        let first = |first| !matches!(agreement::agree(&self.names, policy, &permit, first), Agreement::Refuse(_));
+        let authority = |authority| agreement::authority(&self.names, policy, &permit, authority).is_ok();
+        // What nobody has looked at may be anything.
+        !permitted.raw && seen.first.iter().all(first) && seen.authorities.iter().all(authority)
+    }
+
+    /// Judges the first bytes of what was permitted, and notes them in its flow.
+    pub(crate) fn agree(&self, flow: &Flow, grant: &Grant, first: &FirstBytes) -> Agreement {
+        let agreement = agreement::agree(&self.names, &grant.policy, &grant.permit, first);
+        if matches!(agreement, Agreement::Refuse(_)) {
+            return agreement;
+        }
+        flow.said(first.clone());
+        self.confirm(flow, &grant.policy).map_or_else(Agreement::Refuse, |()| agreement)
+    }
+
+    /// Makes sure that the policy by which a flow was judged is still in force, after something was noted in it; else
+    /// judges it again.
+    ///
+    /// # Errors
+    /// It is revoked.
+    pub(crate) fn confirm(&self, flow: &Flow, judged_by: &Arc<Policy>) -> Result<(), Refusal> {
+        if !self.names.policy.is(judged_by) && !self.allows(&self.policy(), &flow.seen()) {
+            flow.revoke();
+        }
+        if flow.is_revoked() { Err(Refusal::new(Reason::Revoked)) } else { Ok(()) }
     }
 
     /// Whether a program of the sandbox may connect to `destination` by TCP, asked before it does. A refusal is told here,

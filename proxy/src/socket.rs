@@ -4,6 +4,7 @@
 //! without a lock. Nothing is allocated for a socket from which nothing comes.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -12,6 +13,8 @@ use tokio::net::TcpStream;
 
 use crate::callers::Origin;
 use crate::delivery::Undelivered;
+use crate::flow::{Flow, Revocation};
+use crate::session::Session;
 use tokio::time::timeout;
 
 /// How much is read at once where it goes through a buffer of ours.
@@ -35,11 +38,24 @@ pub(crate) struct Connection {
     pub(crate) undelivered: Option<Undelivered>,
     /// On the sandbox's side: who is behind it.
     pub(crate) origin: Origin,
+    /// On the sandbox's side: what is known of it.
+    pub(crate) flow: Option<Arc<Flow>>,
 }
 
 impl Connection {
     pub(crate) fn new(stream: TcpStream) -> Self {
-        Self { stream, buffer: BytesMut::new(), undelivered: None, origin: Origin::default() }
+        Self { stream, buffer: BytesMut::new(), undelivered: None, origin: Origin::default(), flow: None }
+    }
+
+    /// One of the sandbox's: who is behind it, and its flow. It counts as undelivered from now on.
+    pub(crate) fn of_client(session: &Session, stream: TcpStream, origin: Origin, flow: Arc<Flow>) -> Self {
+        let undelivered = Some(session.deliveries.begin());
+        Self { undelivered, origin, flow: Some(flow), ..Self::new(stream) }
+    }
+
+    /// Waits until it is to end, since the policy no longer allows it.
+    pub(crate) fn revocation(&self) -> Revocation {
+        self.flow.as_ref().map_or_else(Revocation::never, Flow::revocation)
     }
 
     /// Reads what has come to the end of the buffer; 0 at the end of the stream.

@@ -64,6 +64,8 @@ pub(crate) enum TunnelEnd {
     Reset,
     /// What the client sent was refused, and both sides were reset.
     Refused(Refusal),
+    /// The policy changed and no longer allows it, and both sides were reset.
+    Revoked,
 }
 
 /// How one direction ended.
@@ -129,6 +131,7 @@ pub(crate) async fn tunnel(
     gate: impl Gate,
     counts: &Counts,
 ) -> TunnelEnd {
+    let mut revocation = client.revocation();
     let ended = {
         let mut up = pin!(async {
             gate.pass(&client.stream, &mut client.buffer, &upstream.stream, &counts.sent).await?;
@@ -140,6 +143,7 @@ pub(crate) async fn tunnel(
         let (mut up_end, mut down_end) = (None, None);
         loop {
             tokio::select! {
+                () = &mut revocation => break Ends::Revoked,
                 end = &mut up, if up_end.is_none() => up_end = Some(end),
                 end = &mut down, if down_end.is_none() => down_end = Some(end),
             }
@@ -175,6 +179,11 @@ pub(crate) async fn tunnel(
             socket::reset(upstream.stream);
             return TunnelEnd::Refused(refusal);
         }
+        Ends::Revoked => {
+            socket::reset(client.stream);
+            socket::reset(upstream.stream);
+            return TunnelEnd::Revoked;
+        }
     }
     TunnelEnd::Reset
 }
@@ -188,6 +197,7 @@ enum Ends {
     ClientFirst,
     Reset,
     Refused(Refusal),
+    Revoked,
 }
 
 async fn direction(from: &TcpStream, held: BytesMut, to: &TcpStream, moved: &AtomicU64) -> Result<(), PumpError> {

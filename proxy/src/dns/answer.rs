@@ -19,7 +19,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use netbox_config::HostName;
+use netbox_config::{HostName, Policy};
 
 use super::forward::{Record, RecordKind};
 use super::reply::{Answer, Extra, Reply};
@@ -90,16 +90,17 @@ pub enum Family {
 
 /// The step that a question needs, as far as the sandbox may still ask.
 pub fn plan(names: &Names, question: Question) -> Step {
-    let step = step(names, question);
+    let policy = names.policy.now();
+    let step = step(names, &policy, question);
     match &step {
-        Step::Addresses(name, _) | Step::Records(name, _) if !names.may_still_ask(name) => {
+        Step::Addresses(name, _) | Step::Records(name, _) if !names.may_still_ask(&policy, name) => {
             Step::Done(Reply::new(Rcode::ServFail).because(Extra::TOO_MANY_NAMES))
         }
         _ => step,
     }
 }
 
-fn step(names: &Names, question: Question) -> Step {
+fn step(names: &Names, policy: &Policy, question: Question) -> Step {
     let Ok(name) = question.name else { return Step::Done(Reply::new(Rcode::Refused).because(Extra::NOT_LISTED)) };
     if question.kind == kind::PTR
         && let Some(reverse) = reverse::Reverse::of(&name)
@@ -120,12 +121,12 @@ fn step(names: &Names, question: Question) -> Step {
         return Step::Done(Reply::new(Rcode::NxDomain).because(Extra::NOT_LISTED));
     }
     if let Some(kind) = RecordKind::of(question.kind)
-        && may_ask_records(names, &name, kind)
+        && may_ask_records(policy, &name, kind)
     {
         return Step::Records(name, kind);
     }
     match family {
-        _ if !names.policy.may_resolve(&name) => Step::Done(unlisted(names, &name, family)),
+        _ if !policy.may_resolve(&name) => Step::Done(unlisted(names, &name, family)),
         Some(family) => Step::Addresses(name, family),
         None => Step::Done(empty()),
     }
@@ -213,9 +214,9 @@ fn encoded(name: &HostName) -> Vec<u8> {
 }
 
 /// Whether a query for these records may leave.
-fn may_ask_records(names: &Names, name: &HostName, kind: RecordKind) -> bool {
-    names.policy.may_resolve(name)
-        || kind == RecordKind::Srv && service_host(name).is_some_and(|host| names.policy.may_resolve(&host))
+fn may_ask_records(policy: &Policy, name: &HostName, kind: RecordKind) -> bool {
+    policy.may_resolve(name)
+        || kind == RecordKind::Srv && service_host(name).is_some_and(|host| policy.may_resolve(&host))
 }
 
 /// The host of `_service._tcp.host` for a service that is known. Only over TCP: other connections are refused anyway.

@@ -36,6 +36,7 @@ use netbox_config::{HostName, Policy};
 use tokio::sync::Semaphore;
 
 use crate::budget::{Allowance, Budget};
+use crate::in_force::InForce;
 use crate::resolve::Resolver;
 
 pub use forward::{HostRecords, Record, RecordKind, RecordSource};
@@ -57,7 +58,7 @@ pub(crate) const MADE_UP_NAMES: Allowance = Allowance { most: 1000, refill: Dura
 /// What the names of one sandbox are answered from. The session has one, and shares it with the servers.
 pub struct Names {
     /// Which names may be looked up.
-    pub policy: Arc<Policy>,
+    pub policy: InForce,
     /// Looks up addresses of listed names.
     pub resolver: Arc<dyn Resolver>,
     /// Looks up other records of listed names.
@@ -82,7 +83,7 @@ impl Names {
     ) -> Self {
         let lookups = Arc::new(Semaphore::new(LOOKUPS_IN_FLIGHT));
         Self {
-            policy,
+            policy: InForce::new(policy),
             resolver,
             records,
             synthetic: SyntheticTable::new(),
@@ -94,13 +95,13 @@ impl Names {
 
     /// Whether a listed name may still be looked up, by whichever door it is asked for: names that the program makes up
     /// are limited ([`MADE_UP_NAMES`]); one that has an address is known already.
-    pub(crate) fn may_still_ask(&self, name: &HostName) -> bool {
-        !self.policy.lists_by_wildcard_alone(name) || self.synthetic.knows(name) || self.made_up.take()
+    pub(crate) fn may_still_ask(&self, policy: &Policy, name: &HostName) -> bool {
+        !policy.lists_by_wildcard_alone(name) || self.synthetic.knows(name) || self.made_up.take()
     }
 
     /// A listed name was found without a DNS question: it is known from now on.
-    pub(crate) fn found(&self, name: &HostName) {
-        if self.policy.lists_by_wildcard_alone(name) {
+    pub(crate) fn found(&self, policy: &Policy, name: &HostName) {
+        if policy.lists_by_wildcard_alone(name) {
             // Where there is no address left for it, it goes on counting as made up.
             let _ = self.synthetic.assign(name, true);
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use netbox_config::{Reason, Target, Via};
 
 use super::opened::{Shut, open};
+use crate::flow::Flow;
 use crate::http::answer::Answer;
 use crate::http::framing::Framing;
 use crate::http::head::HeadError;
@@ -19,7 +20,7 @@ const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 /// Carries a connection whose request is CONNECT. What the client sent behind the head is in its buffer, and goes first.
 ///
 /// `Host` counts for nothing here (RFC 9112 §3.2.3): nothing of the head goes anywhere.
-pub(crate) async fn serve(session: Arc<Session>, client: Connection, request: RequestHead) {
+pub(crate) async fn serve(session: Arc<Session>, client: Connection, flow: Arc<Flow>, request: RequestHead) {
     let RequestHead { form: Form::Authority(host, port), framing, .. } = request else {
         return socket::reset(client.stream);
     };
@@ -30,9 +31,9 @@ pub(crate) async fn serve(session: Arc<Session>, client: Connection, request: Re
         let answer = Answer::unreadable(&HeadError::Malformed("CONNECT with a body"));
         return refuse(client, Telling::Http(answer, None)).await;
     }
-    let telling = match open(&session, &client.origin, host, port, Via::Connect).await {
+    let telling = match open(&session, &client.origin, &flow, host, port, Via::Connect).await {
         Ok(opened) => match socket::write_all(&client.stream, ESTABLISHED).await {
-            Ok(()) => return opened.carry(session, client).await,
+            Ok(()) => return opened.carry(session, client, flow).await,
             Err(_) => return,
         },
         Err(Shut::Refused(target, refusal)) => Answer::refused(&target, &refusal),

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use netbox_config::{Decision, Host, Permit, Port, Reason, Refusal, Target, Via};
+use netbox_config::{Host, Port, Reason, Refusal, Target, Via};
 
 use crate::callers::Origin;
 use crate::dial::Dialed;
+use crate::flow::{Asked, Flow};
 use crate::judged::Judged;
-use crate::pipeline::{self, OpenError};
+use crate::pipeline::{self, Grant, OpenError};
 use crate::record::Record;
 use crate::session::Session;
 use crate::socket::Connection;
@@ -16,7 +17,7 @@ use crate::socket::Connection;
 /// A connection to what was asked for.
 pub(crate) struct Opened {
     target: Target,
-    permit: Permit,
+    grant: Grant,
     record: Record,
     upstream: Dialed,
 }
@@ -31,19 +32,26 @@ pub(crate) enum Shut {
 }
 
 /// Judges, looks up, vets and dials.
-pub(crate) async fn open(session: &Session, origin: &Origin, host: Host, port: Port, via: Via) -> Result<Opened, Shut> {
+pub(crate) async fn open(
+    session: &Session,
+    origin: &Origin,
+    flow: &Arc<Flow>,
+    host: Host,
+    port: Port,
+    via: Via,
+) -> Result<Opened, Shut> {
     let since = Instant::now();
     let target = pipeline::target(session, host, port, via);
-    let permit = match pipeline::decide(session, &target) {
-        Decision::Allow(permit) => permit,
-        Decision::Refuse(refusal) => {
+    let grant = match pipeline::admit(session, flow, &Asked::Target(target.clone())) {
+        Ok(grant) => grant,
+        Err(refusal) => {
             Record::refused(&session.events, origin, &target, &refusal, since).refuse(&refusal);
             return Err(Shut::Refused(target, refusal));
         }
     };
-    let mut record = Record::permitted(&session.events, origin, &permit, since);
-    match pipeline::open(session, &permit).await {
-        Ok(upstream) => Ok(Opened { target, permit, record, upstream }),
+    let mut record = Record::permitted(&session.events, origin, flow, &grant.permit, since);
+    match pipeline::open(session, flow, &grant).await {
+        Ok(upstream) => Ok(Opened { target, grant, record, upstream }),
         Err(OpenError::Refused(refusal)) => {
             record.refuse(&refusal);
             Err(Shut::Refused(target, refusal))
@@ -57,8 +65,8 @@ pub(crate) async fn open(session: &Session, origin: &Origin, host: Host, port: P
 
 impl Opened {
     /// Carries what the client sends from now on. It has been told that it may.
-    pub(crate) async fn carry(self, session: Arc<Session>, client: Connection) {
-        let Self { target, permit, record, upstream } = self;
-        Judged::new(session, client, target, record).carry(permit, Some(upstream)).await;
+    pub(crate) async fn carry(self, session: Arc<Session>, client: Connection, flow: Arc<Flow>) {
+        let Self { target, grant, record, upstream } = self;
+        Judged::new(session, client, flow, target, record).carry(grant, Some(upstream)).await;
     }
 }

@@ -6,29 +6,30 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use netbox_config::{Decision, Permit, Reason, Refusal, Target, Via};
+use netbox_config::{Policy, Reason, Refusal, Target, Via};
 
 use super::connect;
-use crate::agreement::{self, Agreement, agree};
+use crate::agreement::{self, Agreement};
 use crate::callers::Origin;
 use crate::first_bytes::FirstBytes;
+use crate::flow::{Asked, Flow};
 use crate::http::answer::Answer;
 use crate::http::exchange::{Door, exchange};
 use crate::http::head::HeadError;
 use crate::http::request::{Form, RequestHead};
-use crate::pipeline::{self, OpenError};
+use crate::pipeline::{self, Grant, OpenError};
 use crate::record::Record;
 use crate::refuse::Telling;
 use crate::session::Session;
 use crate::socket::Connection;
 
 /// Carries a connection that speaks HTTP: requests one after the other, until one of them is CONNECT.
-pub(crate) async fn serve(session: Arc<Session>, client: Connection) {
+pub(crate) async fn serve(session: Arc<Session>, client: Connection, flow: Arc<Flow>) {
     let origin = client.origin.clone();
-    let door = Requests { session: Arc::clone(&session), origin, way: None, last: None };
+    let door = Requests { session: Arc::clone(&session), origin, flow: Arc::clone(&flow), way: None, last: None };
     // In a box, so that a tunnel does not pay for the size of an exchange.
     if let Some((client, request)) = Box::pin(exchange(client, None, door, &session)).await {
-        connect::serve(session, client, request).await;
+        connect::serve(session, client, flow, request).await;
     }
 }
 
@@ -36,6 +37,7 @@ pub(crate) async fn serve(session: Arc<Session>, client: Connection) {
 struct Requests {
     session: Arc<Session>,
     origin: Origin,
+    flow: Arc<Flow>,
     /// Where the upstream connection leads.
     way: Option<Way>,
     /// The request that was admitted last.
@@ -45,6 +47,14 @@ struct Requests {
 struct Way {
     target: Target,
     address: SocketAddr,
+    /// The policy by which the address was vetted.
+    vetted_by: Arc<Policy>,
+}
+
+impl Way {
+    fn serves(&self, target: &Target, grant: &Grant) -> bool {
+        self.target == *target && Arc::ptr_eq(&self.vetted_by, &grant.policy)
+    }
 }
 
 struct Last {
@@ -56,19 +66,21 @@ struct Last {
 
 impl Requests {
     /// What must hold besides the target: a protocol for the port, and a `Host` that says the same.
-    fn agrees(&self, permit: &Permit, request: &RequestHead) -> Result<Option<Reason>, Refusal> {
+    fn agrees(&self, grant: &Grant, request: &RequestHead) -> Result<Option<Reason>, Refusal> {
+        let Grant { policy, permit } = grant;
         if permit.is_raw() {
             return Ok(None);
         }
-        let names = &self.session.names;
-        let would = match agree(names, permit, &FirstBytes::Http) {
+        let mut would = match self.session.agree(&self.flow, grant, &FirstBytes::Http) {
             Agreement::Tunnel(would) | Agreement::Requests(would) => would,
             Agreement::Refuse(refusal) => return Err(refusal),
         };
-        match &request.host {
-            Some(host) => Ok(would.or(agreement::authority(names, permit, host)?)),
-            None => Ok(would),
+        if let Some(host) = &request.host {
+            would = would.or(agreement::authority(&self.session.names, policy, permit, host)?);
+            self.flow.requested(request.host.iter().cloned());
+            self.session.confirm(&self.flow, policy)?;
         }
+        Ok(would)
     }
 }
 
@@ -88,30 +100,33 @@ impl Door for Requests {
             record.refuse(&refusal);
             told(Answer::refused(&target, &refusal))
         };
-        let decision = pipeline::decide(&self.session, &target);
-        let mut record = match &decision {
-            Decision::Allow(permit) => Record::permitted(&self.session.events, &self.origin, permit, since),
-            Decision::Refuse(refusal) => Record::refused(&self.session.events, &self.origin, &target, refusal, since),
-        };
+        let decision = pipeline::admit(&self.session, &self.flow, &Asked::Target(target.clone()));
+        let mut record = Record::of(&self.session.events, &self.origin, &self.flow, &target, &decision, since);
         record.saw_request(&request.method, request.path());
-        let permit = match decision {
-            Decision::Allow(permit) => permit,
-            Decision::Refuse(refusal) => return Err(refused(record, refusal)),
+        let grant = match decision {
+            Ok(grant) => grant,
+            Err(refusal) => return Err(refused(record, refusal)),
         };
-        match self.agrees(&permit, request) {
+        match self.agrees(&grant, request) {
             Ok(would) => would.into_iter().for_each(|would| record.would_be(would)),
             Err(refusal) => return Err(refused(record, refusal)),
         }
-        let way = self.way.take().filter(|way| way.target == target && upstream.is_some());
+        let way = self.way.take().filter(|way| upstream.is_some() && way.serves(&target, &grant));
         let reused = way.is_some();
         let way = match way {
-            Some(way) => way,
+            Some(way) => {
+                self.flow.reached(way.address);
+                if let Err(refusal) = self.session.confirm(&self.flow, &grant.policy) {
+                    return Err(refused(record, refusal));
+                }
+                way
+            }
             None => {
                 *upstream = None;
-                match pipeline::open(&self.session, &permit).await {
+                match pipeline::open(&self.session, &self.flow, &grant).await {
                     Ok(dialed) => {
                         *upstream = Some(Connection::new(dialed.stream));
-                        Way { target: target.clone(), address: dialed.address }
+                        Way { target: target.clone(), address: dialed.address, vetted_by: Arc::clone(&grant.policy) }
                     }
                     Err(OpenError::Refused(refusal)) => return Err(refused(record, refusal)),
                     Err(OpenError::Failed(reason)) => {

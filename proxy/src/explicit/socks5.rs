@@ -11,6 +11,7 @@ use netbox_config::{Host, HostError, Port, Reason, Via};
 use tokio::time::timeout;
 
 use super::opened::{Shut, open};
+use crate::flow::Flow;
 use crate::refuse::{Telling, refuse};
 use crate::session::Session;
 use crate::socket::{self, Connection};
@@ -73,7 +74,7 @@ pub(crate) struct Refused {
 }
 
 /// Carries a connection whose first byte is [`VERSION`].
-pub(crate) async fn serve(session: Arc<Session>, mut client: Connection) {
+pub(crate) async fn serve(session: Arc<Session>, mut client: Connection, flow: Arc<Flow>) {
     let deadline = session.limits.head;
     let shaken = session.while_half_open(timeout(deadline, shake_hands(&mut client))).await;
     let (host, port) = match shaken {
@@ -90,9 +91,9 @@ pub(crate) async fn serve(session: Arc<Session>, mut client: Connection) {
             return socket::reset(client.stream);
         }
     };
-    let reply = match open(&session, &client.origin, host, port, Via::Socks5).await {
+    let reply = match open(&session, &client.origin, &flow, host, port, Via::Socks5).await {
         Ok(opened) => match socket::write_all(&client.stream, &Reply::Succeeded.bytes()).await {
-            Ok(()) => return opened.carry(session, client).await,
+            Ok(()) => return opened.carry(session, client, flow).await,
             Err(_) => return,
         },
         Err(Shut::Refused(..)) => Reply::NotAllowed,

@@ -15,7 +15,7 @@ async fn connect(world: &World) -> (TcpStream, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (accepted, _) = listener.accept().await.unwrap();
-    (client, tokio::spawn(handle(Arc::clone(&world.session), accepted, &door())))
+    (client, tokio::spawn(handle(Arc::clone(&world.session), accepted, &Arc::new(door()))))
 }
 
 #[tokio::test]

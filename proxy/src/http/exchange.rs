@@ -76,7 +76,13 @@ pub(crate) async fn exchange(
     door: impl Door,
     session: &Session,
 ) -> Option<(Connection, RequestHead)> {
-    match relay_all(&mut client, upstream, door, session).await {
+    let revocation = client.revocation();
+    let ending = tokio::select! {
+        biased;
+        () = revocation => Ending::Reset,
+        ending = relay_all(&mut client, upstream, door, session) => ending,
+    };
+    match ending {
         Ending::Left(request) => return Some((client, request)),
         Ending::Finish => socket::finish(client.stream).await,
         Ending::Refuse(telling) => refuse(client, telling).await,

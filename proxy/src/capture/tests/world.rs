@@ -76,6 +76,11 @@ fn rules(texts: &[&str]) -> Vec<Rule> {
     texts.iter().map(|text| Rule::parse(text, Source::Flag("--allow")).unwrap()).collect()
 }
 
+/// A policy to put in the place of another one.
+pub fn policy(mode: Mode, allow: &[&str], deny: &[&str]) -> Arc<Policy> {
+    Arc::new(Policy::new(mode, rules(allow), rules(deny)).unwrap())
+}
+
 impl World {
     /// A sandbox with these allow rules. `github.com`, `api.github.com` and `evil.example` resolve, each to an address of
     /// its own.

@@ -19,7 +19,7 @@ const SECRET: &str = "mzxw6ytboi2gc3tdmvzxg43fmrzgkzlgnrqwy43f";
 /// A connect to `host`, as the capture would judge it.
 fn judged(world: &World, host: &str, port: u16) -> Decision {
     let target = Target::new(Host::Name(name(host)), Port::new(port).unwrap(), Via::Capture);
-    world.names.policy.decide(&target, &HostFacts::default())
+    world.names.policy.now().decide(&target, &HostFacts::default())
 }
 
 /// What `deny` means for a name: nothing left the host, and the address that was answered leads to a refusal.
@@ -33,6 +33,20 @@ async fn is_refused_without_a_query(world: &World, host: &str) {
     for address in [v4.octets()[1], 19] {
         assert_eq!(address, 19, "from the region of the refused names");
     }
+}
+
+#[tokio::test]
+async fn the_next_question_goes_by_the_policy_that_is_in_force_then() {
+    let world = World::allowing(&["github.com"]).await;
+    let before = world.ask(&query("evil.example", A)).await.v4();
+    assert_eq!((before.octets()[1], world.asked()), (19, vec![]));
+    world.names.policy.replace(Arc::new(policy(Mode::Allowlist, &["evil.example"], &[])));
+    let after = world.ask(&query("evil.example", A)).await.v4();
+    assert_eq!((after.octets()[1], world.asked()), (18, vec!["evil.example".to_owned()]));
+    // A program that remembers the first answer gets through with it too.
+    assert_eq!(world.name_of(before), world.name_of(after));
+    world.ask(&query("github.com", A)).await;
+    assert_eq!(world.asked().len(), 1, "no longer listed, and no longer asked for");
 }
 
 #[tokio::test]
