@@ -89,6 +89,7 @@ async fn join(
         explicit: listeners.explicit,
         host_ports: listeners.host_ports.into_iter().filter_map(host_port).collect(),
         published: published::listeners(doors.published, sandbox.sockets()),
+        ..netbox_proxy::Listeners::default()
     };
     let (departed, departure) = oneshot::channel::<()>();
     let departure = async {

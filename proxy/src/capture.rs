@@ -33,7 +33,7 @@ pub(crate) fn handle(
     let since = Instant::now();
     socket::no_delay(&stream);
     let origin = Origin::of(&session.callers, &stream, original);
-    let flow = session.flows.enter();
+    let flow = session.enter();
     let judged = Port::new(original.port()).map(|port| {
         // A connection that nobody redirected was made to the listener itself.
         let direct = stream.local_addr().is_ok_and(|local| local == original);

@@ -41,10 +41,15 @@ pub(crate) fn handle(session: Arc<Session>, stream: TcpStream) -> impl Future<Ou
     if stream.peer_addr().is_ok_and(|peer| !peer.ip().to_canonical().is_loopback()) {
         socket::keep_alive(&stream);
     }
-    let (origin, flow) = (Origin::at_listener(&session.callers, &stream), session.flows.enter());
+    let (origin, flow) = (Origin::at_listener(&session.callers, &stream), session.enter());
     let mut client = Connection::of_client(&session, stream, origin, Arc::clone(&flow));
     async move {
-        match session.while_half_open(timeout(session.limits.silence, client.fill())).await {
+        let first = tokio::select! {
+            biased;
+            first = session.while_half_open(timeout(session.limits.silence, client.fill())) => first,
+            () = session.drained() => return,
+        };
+        match first {
             Some(Ok(Ok(1..))) => {}
             // Nothing was asked for: there is nothing to judge.
             _ => return,

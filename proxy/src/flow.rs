@@ -20,41 +20,67 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
 use netbox_config::{HostPort, Target};
+use tokio::sync::Notify;
 
 use crate::first_bytes::FirstBytes;
 use crate::http::request::Authority;
-use crate::tunnel::Counts;
+use crate::meter::Counts;
+use crate::quota::Quota;
 
 /// The flows of one sandbox.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
-    live: Arc<Mutex<HashMap<u64, Weak<Flow>>>>,
+    live: Arc<Live>,
     next: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Live {
+    table: Mutex<HashMap<u64, Weak<Flow>>>,
+    /// The last one has ended.
+    emptied: Notify,
 }
 
 impl Flows {
     /// A new one, until its last handle is dropped.
-    pub(crate) fn enter(&self) -> Arc<Flow> {
+    pub(crate) fn enter(&self, quota: &Arc<Quota>) -> Arc<Flow> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let flow = Arc::new(Flow {
             number,
             flows: Arc::clone(&self.live),
+            quota: Arc::clone(quota),
             seen: Mutex::default(),
             revoked: AtomicBool::new(false),
             waker: Mutex::default(),
         });
-        lock(&self.live).insert(number, Arc::downgrade(&flow));
+        lock(&self.live.table).insert(number, Arc::downgrade(&flow));
         flow
     }
 
     /// Those that live, in no order.
     pub(crate) fn live(&self) -> Vec<Arc<Flow>> {
-        lock(&self.live).values().filter_map(Weak::upgrade).collect()
+        lock(&self.live.table).values().filter_map(Weak::upgrade).collect()
     }
 
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
-        lock(&self.live).len()
+        lock(&self.live.table).len()
+    }
+
+    /// How many there have ever been.
+    pub(crate) fn total(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// Waits until there is none.
+    pub(crate) async fn end(&self) {
+        loop {
+            let emptied = self.live.emptied.notified();
+            if self.count() == 0 {
+                return;
+            }
+            emptied.await;
+        }
     }
 }
 
@@ -62,7 +88,9 @@ impl Flows {
 #[derive(Debug)]
 pub(crate) struct Flow {
     number: u64,
-    flows: Arc<Mutex<HashMap<u64, Weak<Self>>>>,
+    flows: Arc<Live>,
+    /// Its tenant's.
+    quota: Arc<Quota>,
     seen: Mutex<Seen>,
     revoked: AtomicBool,
     /// Whoever waits for the revocation.
@@ -123,8 +151,10 @@ impl Flow {
     }
 
     /// What is moved for it from now on is counted there.
-    pub(crate) fn counted(&self, counts: &Arc<Counts>) {
-        lock(&self.seen).counts = Some(Arc::clone(counts));
+    pub(crate) fn count(&self) -> Arc<Counts> {
+        let counts = Arc::new(Counts::of(&self.quota));
+        lock(&self.seen).counts = Some(Arc::clone(&counts));
+        counts
     }
 
     /// What is known of it.
@@ -153,7 +183,13 @@ impl Flow {
 
 impl Drop for Flow {
     fn drop(&mut self) {
-        lock(&self.flows).remove(&self.number);
+        let mut live = lock(&self.flows.table);
+        live.remove(&self.number);
+        let is_last = live.is_empty();
+        drop(live);
+        if is_last {
+            self.flows.emptied.notify_waiters();
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Holds what the client sends, while the server's bytes flow already, until it is known what it is.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::BytesMut;
 use netbox_config::{Reason, Refusal};
@@ -10,6 +9,7 @@ use tokio::net::TcpStream;
 use crate::agreement::Agreement;
 use crate::first_bytes::Line;
 use crate::flow::Flow;
+use crate::meter::Meter;
 use crate::opening::{First, Opening, Patience};
 use crate::pipeline::Grant;
 use crate::session::Session;
@@ -46,7 +46,7 @@ impl Gate for FirstBytesGate {
         from: &TcpStream,
         held: &mut BytesMut,
         to: &TcpStream,
-        moved: &AtomicU64,
+        moved: &Meter,
     ) -> Result<(), Stopped> {
         let refuse = |reason| Err(Stopped::Refused(Refusal::new(reason)));
         let first = match self.released {
@@ -71,17 +71,11 @@ impl Gate for FirstBytesGate {
 impl FirstBytesGate {
     /// Passes on the beginning of a line, and what follows up to the line's end. No server acts on half a request line:
     /// if it becomes one, its end is never sent.
-    async fn watch(
-        self,
-        from: &TcpStream,
-        held: &mut BytesMut,
-        to: &TcpStream,
-        moved: &AtomicU64,
-    ) -> Result<(), Stopped> {
+    async fn watch(self, from: &TcpStream, held: &mut BytesMut, to: &TcpStream, moved: &Meter) -> Result<(), Stopped> {
         let mut watch = self.opening.into_watch();
         loop {
             socket::write_all(to, held).await.map_err(|_| PumpError::Write)?;
-            moved.fetch_add(held.len() as u64, Ordering::Relaxed);
+            moved.count(held.len()).await.map_err(PumpError::from)?;
             held.clear();
             match socket::read(from, held).await {
                 // A server might take the end for the end of the line.

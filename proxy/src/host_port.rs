@@ -26,7 +26,7 @@ pub(crate) fn handle(
     door: &Arc<HostPort>,
 ) -> impl Future<Output = ()> + Send + use<> {
     socket::no_delay(&stream);
-    let flow = session.flows.enter();
+    let flow = session.enter();
     let decision = pipeline::admit(&session, &flow, &Asked::HostPort(Arc::clone(door)));
     let target = door.target();
     let origin = Origin::at_listener(&session.callers, &stream);

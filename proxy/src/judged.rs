@@ -91,6 +91,7 @@ impl Judged {
             biased;
             () = revocation => return self.revoked(upstream),
             first = self.session.while_half_open(wait) => first,
+            () = self.session.drained() => return self.end_unused(upstream, End::Done).await,
         };
         let Some(first) = first else {
             drop(upstream);

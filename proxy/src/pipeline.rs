@@ -160,7 +160,7 @@ mod tests {
     async fn ask(world: &World, name: &str) -> OpenError {
         let host = Host::parse_wire(name.as_bytes()).unwrap();
         let target = target(&world.session, host, Port::HTTPS, Via::Connect);
-        let flow = world.session.flows.enter();
+        let flow = world.session.enter();
         let grant = admit(&world.session, &flow, &Asked::Target(target)).expect("it is allowed");
         open(&world.session, &flow, &grant).await.expect_err("nobody listens")
     }

@@ -22,9 +22,10 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::dial::DIAL_DEADLINE;
+use crate::meter::Counts;
 use crate::session::Session;
 use crate::socket::{self, Connection};
-use crate::tunnel::{Counts, Open, tunnel};
+use crate::tunnel::{Open, tunnel};
 
 /// Makes a nonblocking TCP socket of the sandbox's network, for IPv6 or else for IPv4. It may block.
 pub type MakeSocket = dyn Fn(bool) -> io::Result<OwnedFd> + Send + Sync;

@@ -6,7 +6,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use netbox_config::{Permit, Port, Reason, Refusal, Target};
@@ -14,8 +13,9 @@ use netbox_config::{Permit, Port, Reason, Refusal, Target};
 use crate::callers::Origin;
 use crate::events::{CloseEvent, DecisionEvent, End, Events, LateRefusal, Verdict};
 use crate::flow::Flow;
+use crate::meter::Counts;
 use crate::pipeline::Grant;
-use crate::tunnel::{Counts, TunnelEnd};
+use crate::tunnel::TunnelEnd;
 
 /// One connection or request, for the events.
 pub(crate) struct Record {
@@ -57,7 +57,7 @@ impl Record {
         since: Instant,
     ) -> Self {
         let mut record = Self::new(events, origin, permit.target(), permit.reason(), since);
-        flow.counted(&record.counts);
+        record.counts = flow.count();
         record.flow = Some(Arc::clone(flow));
         record.event.rule = permit.rule();
         record.event.would = permit.would();
@@ -187,6 +187,7 @@ impl Record {
             TunnelEnd::Done => self.end(End::Done),
             TunnelEnd::Reset => self.end(End::Reset),
             TunnelEnd::Revoked => self.end(End::Revoked),
+            TunnelEnd::Limit => self.end(End::Limit),
             TunnelEnd::Refused(refusal) => self.refuse(&refusal),
         }
     }
@@ -212,8 +213,8 @@ impl Drop for Record {
                 host: std::mem::take(&mut self.event.host),
                 port: self.event.port,
                 addr: self.address,
-                sent: self.counts.sent.load(Ordering::Relaxed),
-                received: self.counts.received.load(Ordering::Relaxed),
+                sent: self.counts.sent.bytes(),
+                received: self.counts.received.bytes(),
                 duration: self.since.elapsed(),
                 end: self.end.take().unwrap_or(End::Reset),
             });

@@ -6,6 +6,7 @@
 use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::net::{TcpListener, UdpSocket};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -45,6 +46,9 @@ pub struct Listeners {
     pub host_ports: Vec<(TcpListener, HostPort)>,
     /// Sockets of the host's, where its programs find a port of the sandbox's, and which.
     pub published: Vec<(TcpListener, Published)>,
+    /// Whether somebody else holds them too, and will go on accepting: then what connects after [`Session::drain`] is left
+    /// to them.
+    pub shared: bool,
 }
 
 /// Serves a sandbox until dropped, which ends all of its connections.
@@ -61,6 +65,8 @@ pub async fn serve(session: Arc<Session>, listeners: Listeners) -> io::Result<()
 
 /// Serves a sandbox until `stop` is done: the sandbox has ended. Then what it sent before is delivered, for as long as
 /// [`Limits::delivery`](crate::Limits) says, its connections are ended, and their events are written.
+///
+/// After [`Session::drain`] it goes on with the connections that there are until `stop`.
 ///
 /// # Errors
 ///
@@ -84,14 +90,32 @@ pub async fn serve_until(
     let places = Arc::new(Semaphore::new((session.limits.connections / PUBLISHED_PART).max(1)));
     let published = |port| Way::Published(Arc::new(port), Arc::clone(&places));
     let published = listeners.published.into_iter().map(|(listener, port)| (published(port), listener));
+    let shared = listeners.shared;
     let listeners = capture.chain(explicit).chain(host_ports).chain(published);
     let listeners = listeners.map(|(way, listener)| Ok((way, into_tokio(listener)?)));
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
     let mut connections = JoinSet::new();
-    tokio::select! {
-        () = stop => {}
-        () = accept_all(&session, &listeners, &mut connections) => {}
-    }
+    let mut stop = pin!(stop);
+    let drained = tokio::select! {
+        biased;
+        () = session.drained() => true,
+        () = &mut stop => false,
+        () = accept_all(&session, &listeners, &mut connections) => false,
+    };
+    let listeners = if drained {
+        if !shared {
+            for (way, listener) in listeners {
+                accept_the_rest(&session, &way, listener.into_std()?, &mut connections);
+            }
+        }
+        tokio::select! {
+            () = &mut stop => {}
+            () = outlive(&mut connections) => {}
+        }
+        Vec::new()
+    } else {
+        listeners
+    };
     for (way, listener) in listeners {
         // Where nothing is to be delivered, or nobody listens inside any more, those that still wait are ended with the
         // listener.
@@ -103,6 +127,12 @@ pub async fn serve_until(
     names.shutdown().await;
     connections.shutdown().await;
     Ok(())
+}
+
+/// Keeps connections that go on without a listener.
+async fn outlive(connections: &mut JoinSet<()>) {
+    while connections.join_next().await.is_some() {}
+    pending().await
 }
 
 /// On which way a listener's connections come in.
@@ -138,6 +168,9 @@ async fn accept_all(
             Ok((way, stream)) => {
                 rest = FIRST_REST;
                 accept(session, &way, stream, connections);
+                if let Some(wait) = session.quota().connected() {
+                    tokio::time::sleep(wait).await;
+                }
             }
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
@@ -161,7 +194,8 @@ fn accept_the_rest(session: &Arc<Session>, way: &Way, listener: TcpListener, con
 fn accept(session: &Arc<Session>, way: &Way, stream: TcpStream, connections: &mut JoinSet<()>) {
     // Those that have ended count no more.
     while connections.try_join_next().is_some() {}
-    let full = connections.len() >= session.limits.connections;
+    let open = connections.len().max(session.connections());
+    let full = !session.quota().has_room_beside(open, session.limits.connections);
     match way {
         Way::Captured => match original_destination(&stream) {
             Ok(original) if full => capture::refuse_over_limit(session, stream, original),

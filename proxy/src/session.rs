@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use netbox_config::{Decision, Host, Policy, Reason, Refusal, Via};
+use tokio::sync::watch;
 
 use crate::agreement::{self, Agreement};
 use crate::callers::Callers;
@@ -19,6 +20,7 @@ use crate::first_bytes::FirstBytes;
 use crate::flow::{Flow, Flows, Seen};
 use crate::half_open::HalfOpen;
 use crate::pipeline::{self, Grant};
+use crate::quota::Quota;
 
 /// How many different destinations of refused UDP are told of. A program can make up any number.
 const UDP_DESTINATIONS: usize = 4096;
@@ -43,6 +45,7 @@ pub struct Session {
     pub(crate) half_open: HalfOpen,
     /// Its connections.
     pub(crate) flows: Flows,
+    draining: watch::Sender<bool>,
     /// Held by whoever replaces the policy: one after the other.
     replacing: Mutex<()>,
     udp: Mutex<HashSet<SocketAddr>>,
@@ -123,6 +126,7 @@ impl Session {
             deliveries: Deliveries::default(),
             half_open: HalfOpen::default(),
             flows: Flows::default(),
+            draining: watch::Sender::new(false),
             replacing: Mutex::default(),
             udp: Mutex::default(),
         }
@@ -138,6 +142,40 @@ impl Session {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.flows.count()
+    }
+
+    /// How many connections there have ever been.
+    #[must_use]
+    pub fn connections_taken(&self) -> u64 {
+        self.flows.total()
+    }
+
+    /// What the sandbox may use, and has used.
+    #[must_use]
+    pub fn quota(&self) -> &Arc<Quota> {
+        &self.names.quota
+    }
+
+    /// Takes no more connections. Those that are open may finish; those that carry nothing at the moment end.
+    pub fn drain(&self) {
+        self.draining.send_replace(true);
+    }
+
+    /// Whether no more connections are taken.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        *self.draining.borrow()
+    }
+
+    /// Waits until no more connections are taken.
+    pub(crate) async fn drained(&self) {
+        // An error says that there is no sender left, and `self` holds it.
+        let _ = self.draining.subscribe().wait_for(|draining| *draining).await;
+    }
+
+    /// Waits until none is open.
+    pub async fn idle(&self) {
+        self.flows.end().await;
     }
 
     /// Puts another policy in force. Every connection that it does not allow is reset, and ends as `revoked`; the others
@@ -204,7 +242,16 @@ impl Session {
 
     /// Waits for what a connection says, which takes a place among those that have not spoken. `None`: it was given up.
     pub(crate) async fn while_half_open<T>(&self, speech: impl Future<Output = T>) -> Option<T> {
-        self.half_open.wait(self.limits.half_open, speech).await
+        let said = self.half_open.wait(self.quota().half_open(self.limits.half_open), speech).await;
+        if said.is_none() {
+            self.quota().gave_one_up();
+        }
+        said
+    }
+
+    /// A connection has been accepted.
+    pub(crate) fn enter(&self) -> Arc<Flow> {
+        self.flows.enter(self.quota())
     }
 
     /// Tells that a datagram to `destination` was refused, once for each destination (the first 4096 of them).

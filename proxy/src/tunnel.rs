@@ -14,7 +14,7 @@ use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
@@ -25,6 +25,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::meter::{Counts, Meter, UsedUp};
 use crate::socket::{self, Connection};
 
 /// The buffer of a direction, at first and once it has been filled.
@@ -48,13 +49,6 @@ const LEAST_PIPE_SIZE: i32 = 64 * 1024;
 
 static PIPES_IN_USE: AtomicUsize = AtomicUsize::new(0);
 
-/// The bytes that a connection has moved so far, from the sandbox's side.
-#[derive(Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) sent: AtomicU64,
-    pub(crate) received: AtomicU64,
-}
-
 /// How a tunnel ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TunnelEnd {
@@ -66,6 +60,8 @@ pub(crate) enum TunnelEnd {
     Refused(Refusal),
     /// The policy changed and no longer allows it, and both sides were reset.
     Revoked,
+    /// The tenant has moved all the bytes that it may, and both sides were reset.
+    Limit,
 }
 
 /// How one direction ended.
@@ -77,19 +73,27 @@ pub(crate) enum Pumped {
     Limit,
 }
 
-/// Which side failed.
+/// What failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PumpError {
     /// The source.
     Read,
     /// The destination.
     Write,
+    /// Neither: no more may be moved.
+    Limit,
+}
+
+impl From<UsedUp> for PumpError {
+    fn from(_: UsedUp) -> Self {
+        Self::Limit
+    }
 }
 
 /// Why a direction ended before its end.
 #[derive(Debug)]
 pub(crate) enum Stopped {
-    /// One of the sides failed.
+    /// One of the sides failed, or no more may be moved.
     Failed(PumpError),
     /// The gate let nothing more through.
     Refused(Refusal),
@@ -110,7 +114,7 @@ pub(crate) trait Gate: Send {
         from: &TcpStream,
         held: &mut BytesMut,
         to: &TcpStream,
-        moved: &AtomicU64,
+        moved: &Meter,
     ) -> impl Future<Output = Result<(), Stopped>> + Send;
 }
 
@@ -118,7 +122,7 @@ pub(crate) trait Gate: Send {
 pub(crate) struct Open;
 
 impl Gate for Open {
-    async fn pass(self, _: &TcpStream, _: &mut BytesMut, _: &TcpStream, _: &AtomicU64) -> Result<(), Stopped> {
+    async fn pass(self, _: &TcpStream, _: &mut BytesMut, _: &TcpStream, _: &Meter) -> Result<(), Stopped> {
         Ok(())
     }
 }
@@ -149,6 +153,9 @@ pub(crate) async fn tunnel(
             }
             match (&up_end, &down_end) {
                 (Some(Err(Stopped::Refused(refusal))), _) => break Ends::Refused(refusal.clone()),
+                (Some(Err(Stopped::Failed(PumpError::Limit))), _) | (_, Some(Err(PumpError::Limit))) => {
+                    break Ends::Limit;
+                }
                 // The side that was read from is gone in both directions.
                 (Some(Err(Stopped::Failed(PumpError::Read))), _) | (_, Some(Err(PumpError::Read))) => {
                     break Ends::Reset;
@@ -184,6 +191,11 @@ pub(crate) async fn tunnel(
             socket::reset(upstream.stream);
             return TunnelEnd::Revoked;
         }
+        Ends::Limit => {
+            socket::reset(client.stream);
+            socket::reset(upstream.stream);
+            return TunnelEnd::Limit;
+        }
     }
     TunnelEnd::Reset
 }
@@ -198,11 +210,12 @@ enum Ends {
     Reset,
     Refused(Refusal),
     Revoked,
+    Limit,
 }
 
-async fn direction(from: &TcpStream, held: BytesMut, to: &TcpStream, moved: &AtomicU64) -> Result<(), PumpError> {
+async fn direction(from: &TcpStream, held: BytesMut, to: &TcpStream, moved: &Meter) -> Result<(), PumpError> {
     socket::write_all(to, &held).await.map_err(|_| PumpError::Write)?;
-    moved.fetch_add(held.len() as u64, Ordering::Relaxed);
+    moved.count(held.len()).await?;
     drop(held);
     pump(from, to, u64::MAX, moved).await?;
     socket::half_close(to);
@@ -211,7 +224,7 @@ async fn direction(from: &TcpStream, held: BytesMut, to: &TcpStream, moved: &Ato
 
 /// Moves at most `limit` bytes from one socket to another, and never reads more than that. `moved` grows by what has
 /// been written.
-pub(crate) async fn pump(from: &TcpStream, to: &TcpStream, limit: u64, moved: &AtomicU64) -> Result<Pumped, PumpError> {
+pub(crate) async fn pump(from: &TcpStream, to: &TcpStream, limit: u64, moved: &Meter) -> Result<Pumped, PumpError> {
     let mut pump = Pump { from, to, left: limit, moved };
     loop {
         // Where the pump rests: without buffer and pipe.
@@ -232,7 +245,7 @@ struct Pump<'a> {
     from: &'a TcpStream,
     to: &'a TcpStream,
     left: u64,
-    moved: &'a AtomicU64,
+    moved: &'a Meter,
 }
 
 /// Why a stage of the pump is over.
@@ -252,13 +265,13 @@ impl Pump<'_> {
                 return Ok(Stage::Ended(Pumped::Limit));
             }
             buffer.reserve(if run >= LARGE as u64 { LARGE } else { SMALL });
-            let room = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.capacity());
+            let room = self.portion(buffer.capacity());
             match self.from.try_read_buf(&mut (&mut buffer).limit(room)) {
                 Ok(0) => return Ok(Stage::Ended(Pumped::End)),
                 Ok(read) => {
                     socket::write_all(self.to, &buffer).await.map_err(|_| PumpError::Write)?;
                     buffer.clear();
-                    self.count(read);
+                    self.count(read).await?;
                     run += read as u64;
                     if run >= BUSY
                         && self.left > BUSY
@@ -287,12 +300,12 @@ impl Pump<'_> {
             if self.left == 0 {
                 return Ok(Stage::Ended(Pumped::Limit));
             }
-            let length = usize::try_from(self.left).unwrap_or(usize::MAX).min(pipe.size);
+            let length = self.portion(pipe.size);
             let filled = self.from.try_io(Interest::READABLE, || splice_some(self.from, &pipe.writer, length));
             match filled {
                 Ok(0) => return Ok(Stage::Ended(Pumped::End)),
                 Ok(filled) => {
-                    self.drain(pipe, filled).await.map_err(|_| PumpError::Write)?;
+                    self.drain(pipe, filled).await?;
                     if !self.is_readable_before_a_pause().await? {
                         return Ok(Stage::Paused);
                     }
@@ -307,17 +320,17 @@ impl Pump<'_> {
         }
     }
 
-    async fn drain(&mut self, pipe: &Pipe, mut filled: usize) -> io::Result<()> {
+    async fn drain(&mut self, pipe: &Pipe, mut filled: usize) -> Result<(), PumpError> {
         while filled > 0 {
-            self.to.writable().await?;
+            self.to.writable().await.map_err(|_| PumpError::Write)?;
             match self.to.try_io(Interest::WRITABLE, || splice_some(&pipe.reader, self.to, filled)) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(0) => return Err(PumpError::Write),
                 Ok(written) => {
                     filled -= written;
-                    self.count(written);
+                    self.count(written).await?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
+                Err(_) => return Err(PumpError::Write),
             }
         }
         Ok(())
@@ -332,9 +345,14 @@ impl Pump<'_> {
         }
     }
 
-    fn count(&mut self, bytes: usize) {
+    /// How much is moved at once, of this at most.
+    fn portion(&self, most: usize) -> usize {
+        self.moved.portion(usize::try_from(self.left).unwrap_or(usize::MAX).min(most))
+    }
+
+    async fn count(&mut self, bytes: usize) -> Result<(), PumpError> {
         self.left -= bytes as u64;
-        self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(self.moved.count(bytes).await?)
     }
 }
 

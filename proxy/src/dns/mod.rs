@@ -37,6 +37,7 @@ use tokio::sync::Semaphore;
 
 use crate::budget::{Allowance, Budget};
 use crate::in_force::InForce;
+use crate::quota::Quota;
 use crate::resolve::Resolver;
 
 pub use forward::{HostRecords, Record, RecordKind, RecordSource};
@@ -68,6 +69,8 @@ pub struct Names {
     /// The host's search domains: an unlisted name below one of them does not exist, so that a program goes on to the
     /// next one.
     pub search_domains: Vec<HostName>,
+    /// What the sandbox may use, and has used.
+    pub quota: Arc<Quota>,
     lookups: Arc<Semaphore>,
     made_up: Budget,
 }
@@ -88,6 +91,7 @@ impl Names {
             records,
             synthetic: SyntheticTable::new(),
             search_domains,
+            quota: Arc::default(),
             lookups,
             made_up: Budget::new(MADE_UP_NAMES),
         }

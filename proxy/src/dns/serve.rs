@@ -48,6 +48,7 @@ enum Work {
 fn work(names: &Names, message: &[u8]) -> Option<(Echo, Work)> {
     let (echo, question): Parsed = parse(message)?;
     let step = match question {
+        _ if !names.quota.may_ask() => Step::Done(Reply::new(Rcode::ServFail).because(Extra::BUSY)),
         Ok(question) => plan(names, question),
         Err(rcode) => Step::Done(Reply::new(rcode)),
     };

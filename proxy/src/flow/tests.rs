@@ -42,7 +42,7 @@ async fn lives((client, upstream): &mut (TcpStream, TcpStream)) {
 #[test]
 fn a_flow_is_known_until_its_last_handle_is_dropped() {
     let flows = Flows::default();
-    let one = flows.enter();
+    let one = flows.enter(&Arc::default());
     let other = Arc::clone(&one);
     assert_eq!((flows.count(), flows.live().len()), (1, 1));
     drop(one);
@@ -54,7 +54,7 @@ fn a_flow_is_known_until_its_last_handle_is_dropped() {
 #[tokio::test]
 async fn a_revocation_is_seen_before_while_and_after_it_is_waited_for() {
     let flows = Flows::default();
-    let flow = flows.enter();
+    let flow = flows.enter(&Arc::default());
     let waiting = tokio::spawn(flow.revocation());
     tokio::task::yield_now().await;
     assert!(!waiting.is_finished());
@@ -66,7 +66,7 @@ async fn a_revocation_is_seen_before_while_and_after_it_is_waited_for() {
 
 #[tokio::test]
 async fn who_waits_in_another_task_is_woken_there() {
-    let flow = Flows::default().enter();
+    let flow = Flows::default().enter(&Arc::default());
     let mut revocation = flow.revocation();
     std::future::poll_fn(|context| {
         assert!(Pin::new(&mut revocation).poll(context).is_pending());
@@ -310,7 +310,7 @@ fn none_slips_through_between_its_judgement_and_its_place_among_the_flows() {
             let admitting = || {
                 let mut admitted = Vec::new();
                 loop {
-                    let flow = session.flows.enter();
+                    let flow = session.enter();
                     match pipeline::admit(session, &flow, &asked) {
                         Ok(Grant { .. }) => admitted.push(flow),
                         Err(_) => return admitted,
@@ -332,7 +332,7 @@ async fn a_port_of_the_hosts_closes_with_a_deny_rule() {
     let session = &world.session;
     let rule = netbox_config::RuleRef { text: "3000:8000".into(), source: "--host-port".into() };
     let door = netbox_config::HostPort { port: netbox_config::Port::new(8000).unwrap(), rule };
-    let flow = session.flows.enter();
+    let flow = session.enter();
     pipeline::admit(session, &flow, &Asked::HostPort(Arc::new(door))).unwrap();
     flow.reached("127.0.0.1:8000".parse().unwrap());
     assert_eq!(session.replace_policy(policy(Mode::None, &[], &["127.0.0.1:9"])), 0);

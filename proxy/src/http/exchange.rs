@@ -140,7 +140,7 @@ async fn relay_all(
             Err(telling) => return Ending::Refuse(telling),
         };
         let Some(server) = &mut upstream else { return Ending::Refuse(door.failed()) };
-        match relay_one(client, server, &request, &mut record).await {
+        match relay_one(client, server, &request, &mut record, session).await {
             Ended::Whole => record.end(End::Done),
             Ended::Last(end) => {
                 record.end(end);
@@ -223,6 +223,7 @@ async fn next_head(client: &mut Connection, upstream: Option<&mut Connection>, s
             biased;
             first = first => first,
             next = idle_end(upstream) => return next,
+            () = session.drained() => return Next::Ended,
         },
     };
     if let Some(next) = first {
@@ -289,6 +290,8 @@ enum Unanswered {
     ServerReset,
     /// The client takes no more.
     Client,
+    /// No more may be moved.
+    Limit,
 }
 
 /// Relays one request and its responses.
@@ -297,6 +300,7 @@ async fn relay_one(
     upstream: &mut Connection,
     request: &RequestHead,
     record: &mut Record,
+    session: &Session,
 ) -> Ended {
     if !upstream.buffer.is_empty() {
         return Ended::Broken(End::Upstream);
@@ -309,12 +313,13 @@ async fn relay_one(
         let from_client = Source { stream: &client.stream, buffer: &mut client.buffer };
         let from_server = Source { stream: &upstream.stream, buffer: &mut upstream.buffer };
         let mut ask = pin!(send_request(request, from_client, &mut client.undelivered, &to_server, &whole));
-        let mut answer = pin!(pass_responses(request, from_server, &to_client, &begun));
+        let mut answer = pin!(pass_responses(request, from_server, &to_client, &begun, session));
         tokio::select! {
             biased;
             answered = &mut answer => answered,
             failed = &mut ask => match failed {
                 RelayError::Read => return Ended::Broken(End::Reset),
+                RelayError::Limit => return Ended::Broken(End::Limit),
                 RelayError::Malformed(error) => return Ended::UnreadableBody { error, begun: begun.load(Ordering::Relaxed) },
                 // The server takes no more: it may have answered all the same.
                 RelayError::Write => answer.await,
@@ -336,6 +341,7 @@ async fn relay_one(
             }
         }
         Err(Unanswered::Client) => Ended::Broken(End::Reset),
+        Err(Unanswered::Limit) => Ended::Broken(End::Limit),
         Err(_) if !begun.load(Ordering::Relaxed) => Ended::Unanswered,
         Err(Unanswered::ServerReset) => Ended::Broken(End::Upstream),
         Err(Unanswered::Server) => Ended::Last(End::Upstream),
@@ -381,6 +387,7 @@ async fn pass_responses(
     from: Source<'_>,
     to: &Sink<'_>,
     begun: &AtomicBool,
+    session: &Session,
 ) -> Result<Answered, Unanswered> {
     let Source { stream, buffer } = from;
     for _ in 0..=MAX_INTERIM {
@@ -390,7 +397,7 @@ async fn pass_responses(
         if switched && !request.upgrade().is_some_and(|asked| response.switches_to(&asked)) {
             return Err(Unanswered::Server);
         }
-        let persists = request.wants_to_persist() && response.persists();
+        let persists = request.wants_to_persist() && response.persists() && !session.is_draining();
         let mut out = BytesMut::new();
         response.write(!persists, &mut out);
         begun.store(true, Ordering::Relaxed);
@@ -405,6 +412,7 @@ async fn pass_responses(
             Ok(()) => Ok(Answered::Final { persists }),
             Err(RelayError::Read) => Err(Unanswered::ServerReset),
             Err(RelayError::Write) => Err(Unanswered::Client),
+            Err(RelayError::Limit) => Err(Unanswered::Limit),
             Err(RelayError::Truncated | RelayError::Malformed(_)) => Err(Unanswered::Server),
         };
     }

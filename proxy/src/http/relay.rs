@@ -1,12 +1,11 @@
 //! Moves one body from one socket to another, as it arrives and no further than its end.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use bytes::BytesMut;
 use tokio::net::TcpStream;
 
 use super::body::{BodyError, Chunks};
 use super::framing::Framing;
+use crate::meter::Meter;
 use crate::socket;
 use crate::tunnel::{PumpError, Pumped, pump};
 
@@ -17,6 +16,8 @@ pub(crate) enum RelayError {
     Read,
     /// The receiver takes no more.
     Write,
+    /// No more may be moved.
+    Limit,
     /// The sender ended the connection before the body's end.
     Truncated,
     /// The sender's chunks are malformed.
@@ -28,6 +29,7 @@ impl From<PumpError> for RelayError {
         match error {
             PumpError::Read => Self::Read,
             PumpError::Write => Self::Write,
+            PumpError::Limit => Self::Limit,
         }
     }
 }
@@ -41,15 +43,14 @@ pub(crate) struct Source<'a> {
 /// Where it goes to. `moved` counts what was written.
 pub(crate) struct Sink<'a> {
     pub(crate) stream: &'a TcpStream,
-    pub(crate) moved: &'a AtomicU64,
+    pub(crate) moved: &'a Meter,
 }
 
 impl Sink<'_> {
     /// Writes all of `bytes`.
     pub(crate) async fn write(&self, bytes: &[u8]) -> Result<(), RelayError> {
         socket::write_all(self.stream, bytes).await.map_err(|_| RelayError::Write)?;
-        self.moved.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        Ok(())
+        Ok(self.moved.count(bytes.len()).await.map_err(PumpError::from)?)
     }
 }
 

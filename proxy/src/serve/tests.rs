@@ -1,3 +1,6 @@
+mod drain;
+mod limits;
+
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;

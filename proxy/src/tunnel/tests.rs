@@ -41,7 +41,7 @@ async fn a_half_close_is_passed_on_and_the_other_direction_goes_on() {
     server.shutdown().await.unwrap();
     expect_end(&mut client).await;
     assert_eq!(soon(tunnel).await.unwrap(), TunnelEnd::Done);
-    assert_eq!((counts.sent.load(Ordering::Relaxed), counts.received.load(Ordering::Relaxed)), (8, 6));
+    assert_eq!((counts.sent.bytes(), counts.received.bytes()), (8, 6));
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn what_is_held_goes_first() {
     expect(&mut client, "held by the server, then more").await;
     drop((client, server));
     soon(tunnel).await.unwrap();
-    assert_eq!(counts.sent.load(Ordering::Relaxed), 29);
+    assert_eq!(counts.sent.bytes(), 29);
 }
 
 /// A pump whose progress can be seen.
@@ -113,7 +113,7 @@ async fn pumped(limit: u64, bytes: Vec<u8>) -> (Result<Pumped, PumpError>, Vec<u
         sink.read_to_end(&mut received).await.unwrap();
         received
     });
-    let moved = AtomicU64::new(0);
+    let moved = Meter::default();
     let pumping = async {
         let ended = pump(&from, &to, limit, &moved).await;
         drop(to);
@@ -125,7 +125,7 @@ async fn pumped(limit: u64, bytes: Vec<u8>) -> (Result<Pumped, PumpError>, Vec<u
         reading.await.unwrap()
     };
     let (ended, received) = soon(async { tokio::join!(pumping, closing) }).await;
-    (ended, received, moved.into_inner())
+    (ended, received, moved.bytes())
 }
 
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn a_pump_takes_no_more_than_its_limit() {
             send(&mut source, sent).await;
             source
         });
-        let moved = AtomicU64::new(0);
+        let moved = Meter::default();
         let pumping = async {
             // A limit of nothing still waits for the source, so it is never asked for that.
             if limit > 0 {
