@@ -87,6 +87,14 @@ fn conclude(rewrite: &Rewrite, profile: Option<&str>, summary: &Summary, code: u
             say::note("nothing is written: there is no terminal to ask at; `--yes` writes it unasked");
             return Ok(());
         };
+        if !change.is_all {
+            let hint = "read it, trust it by `netbox trust`, and learn again";
+            say::note(format_args!(
+                "nothing is written: {} is too long to be shown here; {hint}",
+                shown(&rewrite.path)
+            ));
+            return Ok(());
+        }
         if !terminal.agrees(&text, "netbox: write this?") {
             say::note("nothing is written");
             return Ok(());

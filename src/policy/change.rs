@@ -57,8 +57,9 @@ pub fn effect(now: Option<&Compiled>, before: Option<&Compiled>) -> Vec<String> 
 }
 
 impl Change {
-    /// All of it for the person who decides, and the question.
-    pub fn describe(&self) -> (String, String) {
+    /// All of it for the person who decides, and the question. Nothing, where it is too long to be shown: what nobody has
+    /// seen, nobody trusts.
+    pub fn describe(&self) -> Option<(String, String)> {
         let mut text = String::new();
         let mut is_all = true;
         // Writing to a string does not fail.
@@ -84,14 +85,13 @@ impl Change {
             let lines = self.derived.iter().map(|(derived, source)| {
                 format!("@{} stands for {} ({source})", derived.preset, escaped(&derived.rule))
             });
-            list(&mut text, lines);
+            is_all &= list(&mut text, lines);
         }
         if !self.effect.is_empty() {
             text.push_str("netbox: that changes:\n\n");
-            list(&mut text, self.effect.iter().cloned());
+            is_all &= list(&mut text, self.effect.iter().cloned());
         }
-        let unseen = if is_all { "" } else { "not all of it is shown; " };
-        (text, format!("netbox: {unseen}{}", self.question()))
+        is_all.then(|| (text, format!("netbox: {}", self.question())))
     }
 
     fn question(&self) -> &'static str {
@@ -201,9 +201,11 @@ pub fn cut(mut lines: impl Iterator<Item = String>) -> Vec<String> {
     }
 }
 
-fn list(text: &mut String, lines: impl Iterator<Item = String>) {
-    cut(lines).iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+/// Whether those are all.
+fn list(text: &mut String, mut lines: impl Iterator<Item = String>) -> bool {
+    lines.by_ref().take(diff::MOST_LINES).for_each(|line| text.push_str(&format!("  {line}\n")));
     text.push('\n');
+    lines.next().is_none()
 }
 
 fn escaped(text: &str) -> impl std::fmt::Display + '_ {

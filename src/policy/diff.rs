@@ -6,11 +6,8 @@ use std::time::Duration;
 
 use similar::{ChangeTag, TextDiff};
 
-/// The most lines that are shown at once. What is left out is said.
-const MOST_LINES: usize = 400;
-
-/// The most characters of a line that are shown.
-const LONGEST_LINE: usize = 400;
+/// The most lines that are shown at once, as they are folded. What is left out is said, and nobody is asked about it.
+pub const MOST_LINES: usize = 400;
 
 /// Where lines are folded.
 const WIDEST: usize = 100;
@@ -22,6 +19,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
     text: String,
+    lines: usize,
     /// Whether that is all there is.
     pub is_all: bool,
 }
@@ -63,21 +61,29 @@ pub fn changes(old: &str, new: &str) -> Shown {
 }
 
 /// At most so many lines, each behind its sign.
-fn cut<'t>(mut lines: impl Iterator<Item = (&'static str, &'t str)>) -> Shown {
-    let mut shown = Shown { text: String::new(), is_all: true };
-    for (sign, line) in lines.by_ref().take(MOST_LINES) {
-        let (line, left_out) = match line.char_indices().nth(LONGEST_LINE) {
-            None => (line, 0),
-            Some((at, _)) => (&line[..at], line[at..].chars().count()),
-        };
-        shown.fold(sign, &netbox_config::escaped(line.as_bytes()).to_string());
-        if left_out > 0 {
-            shown.leave_out(left_out, "characters");
+fn cut<'t>(lines: impl Iterator<Item = (&'static str, &'t str)>) -> Shown {
+    let mut shown = Shown { text: String::new(), lines: 0, is_all: true };
+    let mut lines = lines.peekable();
+    while let Some((sign, line)) = lines.peek() {
+        let before = (shown.text.len(), shown.lines);
+        // More bytes than that do not fit anyway.
+        let is_long = line.len() > MOST_LINES * WIDEST * 4;
+        if !is_long {
+            shown.fold(sign, &netbox_config::escaped(line.as_bytes()).to_string());
         }
+        if is_long || shown.lines > MOST_LINES {
+            shown.text.truncate(before.0);
+            shown.lines = before.1;
+            break;
+        }
+        lines.next();
     }
     match lines.count() {
         0 => {}
-        more => shown.leave_out(more, "lines"),
+        more => {
+            shown.is_all = false;
+            shown.text.push_str(&format!("  ({more} more lines are not shown)\n"));
+        }
     }
     shown
 }
@@ -85,22 +91,19 @@ fn cut<'t>(mut lines: impl Iterator<Item = (&'static str, &'t str)>) -> Shown {
 impl Shown {
     fn fold(&mut self, sign: &str, line: &str) {
         self.text.push_str(sign);
+        self.lines += 1;
         let mut column = 0;
         for c in line.chars() {
             // A tab takes eight at most.
             column += if c == '\t' { 8 } else { 1 };
             if column > WIDEST {
                 self.text.push_str("\n  : ");
+                self.lines += 1;
                 column = 1;
             }
             self.text.push(c);
         }
         self.text.push('\n');
-    }
-
-    fn leave_out(&mut self, count: usize, what: &str) {
-        self.is_all = false;
-        self.text.push_str(&format!("  ({count} more {what} are not shown)\n"));
     }
 }
 
@@ -139,9 +142,12 @@ mod tests {
     fn what_is_too_much_is_cut_and_that_is_said() {
         let shown = whole(&"x\n".repeat(MOST_LINES + 2));
         assert!(!shown.is_all && shown.to_string().ends_with("  (2 more lines are not shown)\n"));
-        let shown = whole(&"é".repeat(LONGEST_LINE + 7));
-        assert!(!shown.is_all && shown.to_string().ends_with("  (7 more characters are not shown)\n"));
         assert!(whole(&"x\n".repeat(MOST_LINES)).is_all);
+        // A line counts as often as it is folded, and what does not fit whole is left out.
+        assert!(whole(&"é".repeat(WIDEST * MOST_LINES)).is_all);
+        let shown = whole(&format!("first\n{}\nlast", "é".repeat(WIDEST * MOST_LINES)));
+        assert_eq!((shown.is_all, &*shown.to_string()), (false, "  | first\n  (2 more lines are not shown)\n"));
+        assert!(!whole(&"x".repeat(1 << 20)).is_all);
     }
 
     #[test]

@@ -45,6 +45,14 @@ struct Step {
     is_root: bool,
 }
 
+/// The outermost repository that contains a directory, which is absolute and without links. Not the home as a whole, and
+/// nothing above it.
+pub fn outermost_repository<'p>(working: &'p Path, home: Option<&Path>) -> Option<&'p Path> {
+    let is_below_home = |path: &&Path| home.is_none_or(|home| !home.starts_with(path));
+    let is_root = |path: &&Path| MARKERS.iter().any(|marker| path.join(marker).symlink_metadata().is_ok());
+    working.ancestors().take_while(is_below_home).filter(is_root).last()
+}
+
 impl Place {
     /// Looks around from `working`, which is absolute and without links.
     ///
@@ -224,5 +232,19 @@ mod tests {
         let place = Place::around(&top.join("repo/d")).expect("can be looked into");
         let refused = place.project_file(false).expect_err("a directory");
         assert!(refused.text.contains("is a directory, not a regular file"), "{refused:?}");
+    }
+
+    #[test]
+    fn a_repository_in_another_one_belongs_to_that() {
+        let (_folder, top) =
+            tree(&["home/.git/", "home/outer/.git/", "home/outer/a/inner/.hg/", "home/outer/a/inner/b/"]);
+        let home = top.join("home");
+        let outermost = |path: &str| outermost_repository(&top.join(path), Some(&home)).map(Path::to_owned);
+        for path in ["home/outer/a/inner/b", "home/outer/a", "home/outer"] {
+            assert_eq!(outermost(path), Some(top.join("home/outer")), "{path}");
+        }
+        // A home that is one as a whole is no project.
+        assert_eq!(outermost("home"), None);
+        assert_eq!(outermost_repository(&top.join("home/outer"), None), Some(&*home));
     }
 }

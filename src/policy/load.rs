@@ -110,7 +110,9 @@ fn judge(candidate: &Candidate<'_>, asking: Asking) -> Result<Option<Standing>, 
     let Some(mut terminal) = Terminal::find() else {
         return Err(change.unasked(", and there is no terminal to ask at"));
     };
-    let (text, question) = change.describe();
+    let Some((text, question)) = change.describe() else {
+        return Err(change.unasked(", and it is too long to be shown here"));
+    };
     if !terminal.agrees(&text, &question) {
         return Err(change.declined());
     }

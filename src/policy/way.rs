@@ -32,6 +32,18 @@ pub fn read(path: &Path, demand: Demand) -> Result<Option<Text>, Refused> {
     Ok(text)
 }
 
+/// Where an absolute path to a file or a directory leads, if nobody else chose that, or may write there.
+///
+/// # Errors
+/// Somebody else could have.
+pub fn lead(path: &Path, demand: Demand) -> Result<Option<PathBuf>, Refused> {
+    let Some(path) = follow(path, demand)? else { return Ok(None) };
+    let metadata = fs::symlink_metadata(&path);
+    let metadata = metadata.map_err(|error| Refused::new(format!("cannot read {}: {error}", shown(&path))))?;
+    let check = if metadata.is_dir() { owner::check_directory } else { owner::check };
+    check(&path, &metadata, demand).map(|()| Some(path))
+}
+
 /// Where an absolute path leads, without links. Nothing where there is none; a link that leads nowhere is an error.
 fn follow(path: &Path, demand: Demand) -> Result<Option<PathBuf>, Refused> {
     let mut rest: VecDeque<OsString> = names(path).collect();

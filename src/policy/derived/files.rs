@@ -11,7 +11,7 @@ use std::sync::Arc;
 use netbox_config::Source;
 use netbox_config::derived::{Misread, Page, Setting};
 
-use crate::policy::find::Place;
+use crate::policy::find::{self, Place};
 use crate::policy::owner::Demand;
 use crate::policy::{places, read, shown, way};
 
@@ -28,6 +28,8 @@ pub struct Around {
     pub project: Vec<PathBuf>,
     /// The directories above that.
     pub above: Vec<PathBuf>,
+    /// What is the project's as a whole: its repository, or the outermost one that contains that, or the working directory.
+    top: Option<PathBuf>,
     /// The user's home.
     pub home: Option<PathBuf>,
     /// The root of the file system; another one in tests.
@@ -72,18 +74,17 @@ impl Around {
             let top = place.root.as_deref().unwrap_or(&place.working);
             place.working.ancestors().map(Path::to_owned).partition(|path| path.starts_with(top))
         });
+        let home = places::home();
+        let top = place.map(|place| {
+            let canonical = home.as_ref().and_then(|home| home.canonicalize().ok());
+            let outermost = find::outermost_repository(&place.working, canonical.as_deref());
+            outermost.or(place.root.as_deref()).unwrap_or(&place.working).to_owned()
+        });
         let variables = std::env::vars_os().filter_map(|(name, value)| {
             // What is no text names no host.
             Some((name.into_string().ok()?, value.into_string().ok()?)).filter(|(_, value)| !value.is_empty())
         });
-        Self {
-            project,
-            above,
-            home: places::home(),
-            system: "/".into(),
-            variables: variables.collect(),
-            seen: RefCell::default(),
-        }
+        Self { project, above, top, home, system: "/".into(), variables: variables.collect(), seen: RefCell::default() }
     }
 
     /// A variable of the environment that is not empty.
@@ -188,7 +189,12 @@ impl Around {
 
     /// Whether a path leads into the project, as far as it is there. A home that is a repository as a whole is the user's.
     pub fn is_in_project(&self, path: &Path) -> bool {
-        let Some(top) = self.project.last().filter(|top| self.home.as_ref() != Some(top)) else { return false };
+        self.top.as_ref() != self.home.as_ref() && self.is_below_top(path)
+    }
+
+    /// The same also where the home is a repository as a whole: for what is run.
+    pub fn is_below_top(&self, path: &Path) -> bool {
+        let Some(top) = &self.top else { return false };
         path.starts_with(top) || path.canonicalize().is_ok_and(|path| path.starts_with(top))
     }
 
@@ -218,6 +224,7 @@ impl Around {
     pub fn in_folder(folder: &Path, variables: &[(&str, &str)]) -> Self {
         let project = folder.join("project");
         Self {
+            top: Some(project.clone()),
             project: vec![project.join("deep"), project],
             above: vec![folder.to_owned()],
             home: Some(folder.join("home")),

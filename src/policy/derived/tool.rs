@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 use super::files::Around;
 use crate::policy::owner::{self, Demand};
-use crate::policy::places;
+use crate::policy::{places, way};
 
 /// How long it may take. An index that is slow is asked another time.
 const PATIENCE: &str = "30s";
@@ -66,10 +66,12 @@ impl Tool {
     }
 }
 
-/// The first of these programs in the caller's `PATH`, as far as that leads to folders outside the project.
+/// The first of these programs in the caller's `PATH`, as far as that leads to folders outside the project, and to a
+/// program that lies outside of it too.
 pub fn find(programs: &[&str], around: &Around) -> Option<Tool> {
     let folders: Vec<_> = folders(around).collect();
     programs.iter().flat_map(|program| folders.iter().map(move |folder| folder.join(program))).find_map(|path| {
+        is_fit(&path, around).then_some(())?;
         let metadata = fs::metadata(&path).ok()?;
         let is_program = metadata.is_file() && metadata.permissions().mode() & 0o111 != 0;
         let state = format!("{} {} {}", metadata.ino(), metadata.size(), metadata.mtime_nsec() + metadata.mtime());
@@ -79,14 +81,15 @@ pub fn find(programs: &[&str], around: &Around) -> Option<Tool> {
 
 /// The folders of programs in which the project has no hand, and nobody else.
 fn folders(around: &Around) -> impl Iterator<Item = PathBuf> {
-    let top = around.project.last().cloned();
-    let path = around.variable("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin").to_owned();
-    let is_fit = move |folder: &PathBuf| {
-        let Ok(is) = folder.canonicalize() else { return false };
-        let own = |metadata| owner::check_directory(&is, &metadata, Demand::ThisOrRoot).is_ok();
-        folder.is_absolute() && top.as_ref().is_none_or(|top| !is.starts_with(top)) && fs::metadata(&is).is_ok_and(own)
-    };
-    std::env::split_paths(&path).filter(is_fit).collect::<Vec<_>>().into_iter()
+    let path = around.variable("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
+    std::env::split_paths(path).filter(|folder| is_fit(folder, around))
+}
+
+/// Whether neither the project nor anybody else has a hand in what lies there, nor in any directory on the way: an
+/// environment or a folder of packages of the project's is often the first in `PATH`.
+fn is_fit(path: &Path, around: &Around) -> bool {
+    let leads = || way::lead(path, Demand::ThisOrRoot).ok().flatten();
+    path.is_absolute() && !around.is_below_top(path) && leads().is_some_and(|is| !around.is_below_top(&is))
 }
 
 /// The caller's variables of these names, and those that every tool gets. None that leads into the project: what the tool
@@ -233,4 +236,46 @@ fn refused(events: &str) -> Vec<String> {
         .filter(of_want)
         .filter_map(|event| Some(format!("{}:{}", event["host"].as_str()?, event["port"].as_u64()?)));
     hosts.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A folder with a program in it.
+    fn program(folder: &Path) {
+        fs::create_dir_all(folder).expect("own folder");
+        fs::write(folder.join("npm"), "#!/bin/sh\n").expect("own folder");
+        fs::set_permissions(folder.join("npm"), Permissions::from_mode(0o755)).expect("own folder");
+    }
+
+    #[test]
+    fn a_tool_comes_from_where_nobody_else_has_a_hand() {
+        let temporary = tempfile::tempdir().expect("a folder");
+        let top = temporary.path().canonicalize().expect("own folder");
+        let asked = |folder: &str| {
+            let path = top.join(folder);
+            let around = Around::in_folder(&top, &[("PATH", path.to_str().expect("text"))]);
+            find(&["npm"], &around).map(|tool| tool.path)
+        };
+        for folder in ["bin", "project/bin", "project/node_modules/.bin", "project/deep/venv/bin", "open/bin", "linked"]
+        {
+            program(&top.join(folder));
+        }
+        symlink(top.join("project/bin"), top.join("link")).expect("own folder");
+        fs::remove_file(top.join("linked/npm")).expect("own folder");
+        symlink(top.join("project/bin/npm"), top.join("linked/npm")).expect("own folder");
+        assert_eq!(asked("bin"), Some(top.join("bin/npm")));
+        for folder in ["project/bin", "project/node_modules/.bin", "project/deep/venv/bin", "link", "linked"] {
+            assert_eq!(asked(folder), None, "{folder}");
+        }
+        assert_eq!(asked("open/bin"), Some(top.join("open/bin/npm")));
+        fs::set_permissions(top.join("open"), Permissions::from_mode(0o777)).expect("own folder");
+        assert_eq!(asked("open/bin"), None, "anybody could put another `bin` there");
+        fs::set_permissions(top.join("bin/npm"), Permissions::from_mode(0o777)).expect("own folder");
+        assert_eq!(asked("bin"), None, "anybody could write the program");
+    }
 }
