@@ -7,11 +7,12 @@ use netbox_config::{Reason, Refusal};
 use tokio::net::TcpStream;
 
 use crate::agreement::Agreement;
-use crate::first_bytes::Line;
+use crate::first_bytes::{FirstBytes, Line};
 use crate::flow::Flow;
 use crate::meter::Meter;
 use crate::opening::{First, Opening, Patience};
 use crate::pipeline::Grant;
+use crate::record::Late;
 use crate::session::Session;
 use crate::socket;
 use crate::tunnel::{Gate, PumpError, Stopped};
@@ -24,10 +25,12 @@ pub(crate) struct FirstBytesGate {
     opening: Opening,
     patience: Patience,
     released: bool,
+    late: Late,
 }
 
 impl FirstBytesGate {
-    /// `released`: what has come so far was waited for long enough, and may go if what follows is watched.
+    /// `released`: what has come so far was waited for long enough, and may go if what follows is watched. The connection
+    /// has been told of; what is seen now is told by `late`.
     pub(crate) fn new(
         session: Arc<Session>,
         flow: Arc<Flow>,
@@ -35,8 +38,9 @@ impl FirstBytesGate {
         opening: Opening,
         patience: Patience,
         released: bool,
+        late: Late,
     ) -> Self {
-        Self { session, flow, grant, opening, patience, released }
+        Self { session, flow, grant, opening, patience, released, late }
     }
 }
 
@@ -51,15 +55,22 @@ impl Gate for FirstBytesGate {
         let refuse = |reason| Err(Stopped::Refused(Refusal::new(reason)));
         let first = match self.released {
             true => First::Word,
-            false => self.opening.wait(from, held, &self.patience).await,
+            false => self.opening.wait_once_begun(from, held, &self.patience, &self.session).await,
         };
+        if let First::Known(FirstBytes::Tls { sni: Some(sni), .. }) = &first {
+            self.late.saw_sni(sni.as_str());
+        }
         match first {
             First::Word => self.watch(from, held, to, moved).await,
             First::Ended => Ok(()),
             First::Gone => Err(PumpError::Read.into()),
             First::Partial | First::Silent => refuse(Reason::Malformed),
+            First::GivenUp => refuse(Reason::Limit),
             First::Known(first) => match self.session.agree(&self.flow, &self.grant, &first) {
-                Agreement::Tunnel(_) => Ok(()),
+                Agreement::Tunnel(would) => {
+                    would.into_iter().for_each(|would| self.late.would_be(would));
+                    Ok(())
+                }
                 // The exchange of requests begins with the client.
                 Agreement::Requests(_) => refuse(Reason::Unsupported),
                 Agreement::Refuse(refusal) => Err(Stopped::Refused(refusal)),

@@ -90,12 +90,8 @@ impl Judged {
         let first = tokio::select! {
             biased;
             () = revocation => return self.revoked(upstream),
-            first = self.session.while_half_open(wait) => first,
+            first = self.session.while_half_open(wait) => first.unwrap_or(First::GivenUp),
             () = self.session.drained() => return self.end_unused(upstream, End::Done).await,
-        };
-        let Some(first) = first else {
-            drop(upstream);
-            return self.refuse(&Refusal::new(Reason::Limit), &FirstBytes::Other).await;
         };
         let first = match first {
             First::Known(first) => first,
@@ -106,6 +102,10 @@ impl Judged {
             First::Silent => return self.end_unused(upstream, End::Timeout).await,
             First::Ended => return self.end_unused(upstream, End::Done).await,
             First::Gone => return self.end_unused(upstream, End::Reset).await,
+            First::GivenUp => {
+                drop(upstream);
+                return self.refuse(&Refusal::new(Reason::Limit), &FirstBytes::Other).await;
+            }
         };
         self.saw(&first);
         match self.session.agree(&self.flow, &grant, &first) {
@@ -126,13 +126,15 @@ impl Judged {
     /// Any other port: the server may speak first.
     async fn either_first(self, grant: Grant, upstream: Option<Dialed>) {
         let Some((mut judged, upstream)) = self.connected(&grant, upstream, None).await else { return };
-        let limits = judged.session.limits;
+        let session = Arc::clone(&judged.session);
+        let limits = session.limits;
         let patience = Patience { silence: None, partial: Some(limits.first_bytes), word: Some(limits.word) };
         let revocation = judged.client.revocation();
+        let Connection { stream, buffer, .. } = &mut judged.client;
         let first = tokio::select! {
             biased;
             () = revocation => return judged.revoked(Some(upstream)),
-            first = judged.opening.wait(&judged.client.stream, &mut judged.client.buffer, &patience) => Some(first),
+            first = judged.opening.wait_once_begun(stream, buffer, &patience, &session) => Some(first),
             // Bytes, an end or an error: the tunnel finds out which.
             _ = upstream.stream.readable() => None,
         };
@@ -155,6 +157,10 @@ impl Judged {
                 drop(upstream);
                 judged.refuse(&Refusal::new(Reason::Malformed), &FirstBytes::Other).await;
             }
+            Some(First::GivenUp) => {
+                drop(upstream);
+                judged.refuse(&Refusal::new(Reason::Limit), &FirstBytes::Other).await;
+            }
             Some(First::Gone) => {
                 judged.record.allow(upstream.address);
                 socket::reset(upstream.stream);
@@ -162,9 +168,9 @@ impl Judged {
             None | Some(First::Ended | First::Word) => {
                 let released = first == Some(First::Word);
                 let opening = std::mem::replace(&mut judged.opening, Opening::new());
-                let session = Arc::clone(&judged.session);
                 let flow = Arc::clone(&judged.flow);
-                let gate = FirstBytesGate::new(session, flow, grant, opening, patience, released);
+                let late = judged.record.late();
+                let gate = FirstBytesGate::new(session, flow, grant, opening, patience, released, late);
                 judged.tunnel(upstream, gate).await;
             }
         }
@@ -257,7 +263,8 @@ impl Judged {
         let telling = match first {
             FirstBytes::Tls { .. } => Telling::Tls,
             FirstBytes::Http => {
-                let request = timeout_at(deadline, read_request(&mut self.client)).await.ok().flatten();
+                let request = timeout_at(deadline, read_request(&mut self.client));
+                let request = self.session.while_half_open(request).await.and_then(Result::ok).flatten();
                 if let Some(request) = &request {
                     self.record.saw_request(&request.method, request.path());
                 }

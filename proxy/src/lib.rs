@@ -53,9 +53,11 @@ mod serve;
 pub mod session;
 mod socket;
 mod tunnel;
+mod turns;
 
 pub use in_force::InForce;
 pub use published::{MakeSocket, Published};
 pub use refuse::sentence;
 pub use serve::{Listeners, serve, serve_until};
 pub use session::{Limits, Session};
+pub use turns::Asked;

@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::client_hello;
 use crate::first_bytes::{Classifier, FirstBytes, LineWatch, Undecided};
+use crate::session::Session;
 use crate::socket;
 
 /// The first bytes so far. What was read is in the connection's buffer.
@@ -44,6 +45,8 @@ pub(crate) enum First {
     Ended,
     /// The client reset the connection.
     Gone,
+    /// Others needed its place among those that have said half a word.
+    GivenUp,
 }
 
 impl Opening {
@@ -81,6 +84,25 @@ impl Opening {
                 Err(_) => return late,
             }
         }
+    }
+
+    /// Waits where silence is nothing to be ended for. From its first byte on the connection has a place among those that
+    /// are half open: what it holds is as much as theirs. Safe to cancel, and to call again.
+    pub(crate) async fn wait_once_begun(
+        &mut self,
+        stream: &TcpStream,
+        buffer: &mut BytesMut,
+        patience: &Patience,
+        session: &Session,
+    ) -> First {
+        if buffer.is_empty() {
+            match socket::read(stream, buffer).await {
+                Ok(0) => return First::Ended,
+                Ok(_) => {}
+                Err(_) => return First::Gone,
+            }
+        }
+        session.while_half_open(self.wait(stream, buffer, patience)).await.unwrap_or(First::GivenUp)
     }
 
     /// The watch over what follows the bytes that were waited for.

@@ -109,10 +109,11 @@ pub(crate) fn decide(session: &Session, policy: &Policy, target: &Target) -> Dec
 /// connection either.
 async fn look_up(session: &Session, policy: &Policy, name: &HostName) -> Result<Vec<IpAddr>, OpenError> {
     let names = &session.names;
-    if !names.may_still_ask(policy, name) {
+    let asked = names.asked(policy, name);
+    if !names.may_still_ask(asked) {
         return Err(OpenError::Refused(Refusal::new(Reason::Limit)));
     }
-    match names.resolver.addresses(name).await {
+    match names.resolver.addresses(name, asked).await {
         Ok(addresses) => {
             names.found(policy, name);
             Ok(addresses)

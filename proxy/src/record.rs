@@ -5,13 +5,13 @@
 //! dropped before (the sandbox ended, the connection was cancelled), the policy's word stands.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use netbox_config::{Permit, Port, Reason, Refusal, Target};
 
 use crate::callers::Origin;
-use crate::events::{CloseEvent, DecisionEvent, End, Events, LateRefusal, Verdict};
+use crate::events::{CloseEvent, DecisionEvent, End, Events, LatePass, LateRefusal, Verdict};
 use crate::flow::Flow;
 use crate::meter::Counts;
 use crate::pipeline::Grant;
@@ -28,8 +28,27 @@ pub(crate) struct Record {
     decided: bool,
     end: Option<End>,
     flow: Option<Arc<Flow>>,
+    late: Late,
     /// What has been moved for it.
     pub(crate) counts: Arc<Counts>,
+}
+
+/// What a program said after its connection was told of, where the server had spoken first. A clone is another handle on the
+/// same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Late(Arc<(OnceLock<String>, OnceLock<Reason>)>);
+
+impl Late {
+    /// The TLS server name that was seen.
+    pub(crate) fn saw_sni(&self, sni: &str) {
+        // There is one hello.
+        let _ = self.0.0.set(sni.to_owned());
+    }
+
+    /// It passes although a check would refuse it, because of the mode.
+    pub(crate) fn would_be(&self, would: Reason) {
+        let _ = self.0.1.set(would);
+    }
 }
 
 impl Record {
@@ -90,6 +109,7 @@ impl Record {
             decided: false,
             end: None,
             flow: None,
+            late: Late::default(),
             counts: Arc::default(),
         }
     }
@@ -97,6 +117,11 @@ impl Record {
     /// Who is behind the connection.
     pub(crate) fn origin(&self) -> &Origin {
         &self.origin
+    }
+
+    /// Where what comes after the decision is told.
+    pub(crate) fn late(&self) -> Late {
+        self.late.clone()
     }
 
     /// The TLS server name that was seen.
@@ -192,6 +217,12 @@ impl Record {
         }
     }
 
+    /// What passed late and would have been refused. In mode `open` that is nothing to tell.
+    fn passed_late(&self) -> Option<LatePass> {
+        let would = *self.late.0.1.get().filter(|_| self.event.reason != Reason::Open)?;
+        Some(LatePass { would, hint: Refusal::new(would).hint(&self.target) })
+    }
+
     fn decide(&mut self) {
         if !self.decided {
             self.decided = true;
@@ -210,6 +241,8 @@ impl Drop for Record {
         if Verdict::of(self.event.reason) == Verdict::Allow {
             self.events.close(CloseEvent {
                 id: self.event.id,
+                sni: self.late.0.0.get().cloned(),
+                passed_late: self.passed_late(),
                 host: std::mem::take(&mut self.event.host),
                 port: self.event.port,
                 addr: self.address,

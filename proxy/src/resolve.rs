@@ -6,6 +6,10 @@
 //! once, and nobody waits for one longer than [`LOOKUP_DEADLINE`]. Those who ask for the same name while it is being
 //! looked up share one lookup. Nothing else is cached here: that is the host's business.
 //!
+//! A resolver is one sandbox's, or one proxy's, and shares no turn with another one. Names that a program makes up have
+//! three of four turns at most (`turns`). All resolvers of a process together have [`LOOKUP_THREADS`] threads, and
+//! besides, each has [`OWN_LOOKUPS`] for names that nobody made up: what one sandbox asks for holds no other one up.
+//!
 //! Only a [`HostName`] can be looked up. `getaddrinfo` takes `127.1`, `0x7f000001` and `2130706433` for addresses; a
 //! `HostName` cannot hold them. That no search list is applied is for the process to arrange (`LOCALDOMAIN=.` before
 //! its threads start).
@@ -19,11 +23,21 @@ use std::time::Duration;
 
 use dns_lookup::{AddrInfoHints, LookupErrorKind, SockType};
 use netbox_config::HostName;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
+
+use crate::turns::{Asked, Turn, Turns};
 
 /// How many lookups one resolver has under way at once; further ones wait their turn, within their deadline.
 pub const CONCURRENT_LOOKUPS: usize = 64;
+
+/// How many threads all resolvers of this process have for lookups, besides [`OWN_LOOKUPS`] for each.
+pub const LOOKUP_THREADS: usize = 512;
+
+/// How many lookups of names that are not made up a resolver can have under way whatever the others do.
+pub const OWN_LOOKUPS: usize = 8;
+
+static THREADS: Semaphore = Semaphore::const_new(LOOKUP_THREADS);
 
 /// How long a lookup may take, waiting for its turn included.
 pub const LOOKUP_DEADLINE: Duration = Duration::from_secs(10);
@@ -37,7 +51,8 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Turns names into addresses. Tests put a scripted one in its place.
 pub trait Resolver: Send + Sync {
     /// The addresses of `name`, at least one and at most [`MAX_ADDRESSES`], in the order in which they should be tried.
-    fn addresses<'a>(&'a self, name: &'a HostName) -> Pending<'a, Result<Vec<IpAddr>, LookupError>>;
+    /// `asked` says who may have to wait for whom.
+    fn addresses<'a>(&'a self, name: &'a HostName, asked: Asked) -> Pending<'a, Result<Vec<IpAddr>, LookupError>>;
 }
 
 /// Why a lookup gave nothing.
@@ -70,7 +85,9 @@ pub struct HostResolver {
 
 struct Shared {
     flights: Mutex<Flights>,
-    turns: Arc<Semaphore>,
+    turns: Turns,
+    own: Arc<Semaphore>,
+    threads: &'static Semaphore,
     deadline: Duration,
     blocking: Box<Blocking>,
 }
@@ -79,16 +96,17 @@ impl HostResolver {
     /// A resolver with nothing under way. It must be used from within a tokio runtime.
     #[must_use]
     pub fn new() -> Self {
-        Self::with(CONCURRENT_LOOKUPS, LOOKUP_DEADLINE, Box::new(host_addresses))
+        Self::with(CONCURRENT_LOOKUPS, &THREADS, Box::new(host_addresses))
     }
 
-    fn with(concurrent: usize, deadline: Duration, blocking: Box<Blocking>) -> Self {
-        let turns = Arc::new(Semaphore::new(concurrent));
-        Self { shared: Arc::new(Shared { flights: Mutex::default(), turns, deadline, blocking }) }
+    fn with(concurrent: usize, threads: &'static Semaphore, blocking: Box<Blocking>) -> Self {
+        let (turns, own) = (Turns::new(concurrent), Arc::new(Semaphore::new(OWN_LOOKUPS)));
+        let shared = Shared { flights: Mutex::default(), turns, own, threads, deadline: LOOKUP_DEADLINE, blocking };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Joins the lookup of `name` that is under way, or starts one.
-    fn join(&self, name: &HostName) -> watch::Receiver<Option<Outcome>> {
+    fn join(&self, name: &HostName, asked: Asked) -> watch::Receiver<Option<Outcome>> {
         let mut flights = self.shared.flights();
         // One whose task is gone without an outcome (its runtime ended) would never land.
         if let Some(flight) = flights.get(name).filter(|flight| flight.has_changed().is_ok()) {
@@ -97,7 +115,7 @@ impl HostResolver {
         let (landed, flight) = watch::channel(None);
         flights.insert(name.clone(), flight.clone());
         // A task of its own, so that the lookup goes on for the others when the one who asked first has gone away.
-        tokio::spawn(Arc::clone(&self.shared).fly(name.clone(), landed));
+        tokio::spawn(Arc::clone(&self.shared).fly(name.clone(), asked, landed));
         flight
     }
 }
@@ -109,9 +127,9 @@ impl Default for HostResolver {
 }
 
 impl Resolver for HostResolver {
-    fn addresses<'a>(&'a self, name: &'a HostName) -> Pending<'a, Outcome> {
+    fn addresses<'a>(&'a self, name: &'a HostName, asked: Asked) -> Pending<'a, Outcome> {
         Box::pin(async move {
-            let mut flight = self.join(name);
+            let mut flight = self.join(name, asked);
             match flight.wait_for(Option::is_some).await {
                 Ok(outcome) => outcome.clone().unwrap_or_else(|| Err(abandoned())),
                 Err(_) => Err(abandoned()),
@@ -127,26 +145,40 @@ impl Shared {
     }
 
     /// One lookup from its turn to its outcome.
-    async fn fly(self: Arc<Self>, name: HostName, landed: watch::Sender<Option<Outcome>>) {
-        let outcome = self.look_up(&name).await;
+    async fn fly(self: Arc<Self>, name: HostName, asked: Asked, landed: watch::Sender<Option<Outcome>>) {
+        let outcome = self.look_up(&name, asked).await;
         // Out of the map first: who comes now must not be given an outcome from before.
         self.flights().remove(&name);
         landed.send_replace(Some(outcome));
     }
 
-    async fn look_up(self: &Arc<Self>, name: &HostName) -> Outcome {
+    /// A turn, and a thread.
+    async fn place(&self, asked: Asked) -> Option<Place> {
+        let turn = self.turns.wait(asked).await?;
+        let own = match asked {
+            Asked::Known => Arc::clone(&self.own).try_acquire_owned().ok(),
+            Asked::MadeUp => None,
+        };
+        let thread = match own {
+            Some(own) => Thread::Own(own),
+            None => Thread::Shared(self.threads.acquire().await.ok()?),
+        };
+        Some(Place { _turn: turn, _thread: thread })
+    }
+
+    async fn look_up(self: &Arc<Self>, name: &HostName, asked: Asked) -> Outcome {
         let deadline = Instant::now() + self.deadline;
-        let turn = match timeout_at(deadline, Arc::clone(&self.turns).acquire_owned()).await {
-            Ok(Ok(turn)) => turn,
-            Ok(Err(_)) => return Err(abandoned()),
+        let place = match timeout_at(deadline, self.place(asked)).await {
+            Ok(Some(place)) => place,
+            Ok(None) => return Err(abandoned()),
             Err(_) => return Err(LookupError::Failed("too many lookups at once".to_owned())),
         };
         let (report, reported) = oneshot::channel();
-        let (shared, asked) = (Arc::clone(self), name.clone());
+        let (shared, name) = (Arc::clone(self), name.clone());
         let spawned = std::thread::Builder::new().name("lookup".to_owned()).spawn(move || {
-            // The turn ends with the thread, not with those who wait for it: a lookup that hangs still counts.
-            let _turn = turn;
-            let _ = report.send((shared.blocking)(&asked));
+            // The place ends with the thread, not with those who wait for it: a lookup that hangs still counts.
+            let _place = place;
+            let _ = report.send((shared.blocking)(&name));
         });
         if let Err(error) = spawned {
             return Err(LookupError::Failed(format!("no thread for the lookup: {error}")));
@@ -157,6 +189,18 @@ impl Shared {
             Err(_) => Err(LookupError::Failed("timed out".to_owned())),
         }
     }
+}
+
+/// What a lookup that is under way takes.
+struct Place {
+    _turn: Turn,
+    _thread: Thread,
+}
+
+/// Of whose threads it is one. Held for its end alone.
+enum Thread {
+    Own(#[expect(dead_code, reason = "held until it ends")] OwnedSemaphorePermit),
+    Shared(#[expect(dead_code, reason = "held until it ends")] SemaphorePermit<'static>),
 }
 
 /// The lookup's task or thread ended without an answer: the runtime is shutting down, or it panicked.
@@ -225,13 +269,13 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn those_who_ask_for_the_same_name_share_one_lookup() {
         let (blocking, asking, answer) = scripted();
-        let resolver = Arc::new(HostResolver::with(8, LOOKUP_DEADLINE, blocking));
+        let resolver = Arc::new(HostResolver::with(8, &THREADS, blocking));
         let (asked, mut flights) = (name("a.example"), Vec::new());
-        flights.extend((0..100).map(|_| resolver.join(&asked)));
+        flights.extend((0..100).map(|_| resolver.join(&asked, Asked::Known)));
         assert_eq!(asking.recv().unwrap(), asked);
         // Whoever comes while it is under way joins too, and one who goes away takes it from nobody.
         flights.truncate(50);
-        flights.push(resolver.join(&asked));
+        flights.push(resolver.join(&asked, Asked::Known));
         answer.send(Ok(vec![public(1)])).unwrap();
         for mut flight in flights {
             assert_eq!(*flight.wait_for(Option::is_some).await.unwrap(), Some(Ok(vec![public(1)])));
@@ -239,17 +283,18 @@ mod tests {
         assert!(asking.try_recv().is_err(), "one lookup was enough");
         // Nothing is kept: the next one asks again.
         answer.send(Err(LookupError::NotFound)).unwrap();
-        assert_eq!(resolver.addresses(&asked).await, Err(LookupError::NotFound));
+        assert_eq!(resolver.addresses(&asked, Asked::Known).await, Err(LookupError::NotFound));
         assert_eq!(asking.recv().unwrap(), asked);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn no_more_than_so_many_lookups_at_once() {
         let (blocking, asking, answer) = scripted();
-        let resolver = HostResolver::with(2, LOOKUP_DEADLINE, blocking);
-        let flights: Vec<_> = ["a", "b", "c", "d"].map(|label| resolver.join(&name(label))).into_iter().collect();
+        let resolver = HostResolver::with(2, &THREADS, blocking);
+        let flights: Vec<_> =
+            ["a", "b", "c", "d"].map(|label| resolver.join(&name(label), Asked::Known)).into_iter().collect();
         let mut asked: HashSet<_> = [asking.recv().unwrap(), asking.recv().unwrap()].into();
-        assert_eq!(resolver.shared.turns.available_permits(), 0);
+        assert_eq!(resolver.shared.turns.left(), 0);
         assert!(asking.try_recv().is_err());
         for _ in 0..4 {
             answer.send(Ok(vec![public(1)])).unwrap();
@@ -265,29 +310,67 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lookup_that_hangs_fails_at_the_deadline_and_keeps_its_turn() {
         let (blocking, _asking, _answer) = scripted();
-        let resolver = HostResolver::with(1, LOOKUP_DEADLINE, blocking);
+        let resolver = HostResolver::with(1, &THREADS, blocking);
         let start = Instant::now();
-        assert_eq!(resolver.addresses(&name("a.example")).await, Err(LookupError::Failed("timed out".to_owned())));
+        assert_eq!(
+            resolver.addresses(&name("a.example"), Asked::Known).await,
+            Err(LookupError::Failed("timed out".to_owned()))
+        );
         assert_eq!(start.elapsed(), LOOKUP_DEADLINE);
         let busy = Err(LookupError::Failed("too many lookups at once".to_owned()));
-        assert_eq!(resolver.addresses(&name("b.example")).await, busy);
+        assert_eq!(resolver.addresses(&name("b.example"), Asked::Known).await, busy);
         assert!(resolver.shared.flights().is_empty());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn made_up_names_that_hang_hold_up_no_known_one() {
+        let (blocking, asking, answer) = scripted();
+        let resolver = HostResolver::with(4, &THREADS, blocking);
+        let mut hanging = Vec::new();
+        for label in ["a", "b", "c"] {
+            hanging.push(resolver.join(&name(label), Asked::MadeUp));
+            asking.recv().unwrap();
+        }
+        hanging.push(resolver.join(&name("d"), Asked::MadeUp));
+        let mut known = resolver.join(&name("known.example"), Asked::Known);
+        assert_eq!(asking.recv().unwrap(), name("known.example"), "and not the next one that is made up");
+        for _ in 0..5 {
+            answer.send(Ok(vec![public(1)])).unwrap();
+        }
+        assert!(known.wait_for(Option::is_some).await.unwrap().as_ref().unwrap().is_ok());
+        for mut flight in hanging {
+            assert!(flight.wait_for(Option::is_some).await.unwrap().as_ref().unwrap().is_ok());
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_another_sandbox_asks_for_holds_up_no_known_name() {
+        static FEW: Semaphore = Semaphore::const_new(2);
+        let (blocking, asking, _answer) = scripted();
+        let hostile = HostResolver::with(64, &FEW, blocking);
+        let made_up: Vec<_> = ["a", "b", "c"].map(|label| hostile.join(&name(label), Asked::MadeUp)).into();
+        let mut hanging = [asking.recv().unwrap(), asking.recv().unwrap()];
+        hanging.sort();
+        assert_eq!((hanging, FEW.available_permits()), ([name("a"), name("b")], 0));
+        let other = HostResolver::with(64, &FEW, Box::new(|_| Ok(vec![public(1)])));
+        assert_eq!(other.addresses(&name("known.example"), Asked::Known).await, Ok(vec![public(1)]));
+        drop(made_up);
     }
 
     #[tokio::test]
     async fn a_lookup_that_panics_fails() {
-        let resolver = HostResolver::with(1, LOOKUP_DEADLINE, Box::new(|_| panic!("a fault of the library")));
+        let resolver = HostResolver::with(1, &THREADS, Box::new(|_| panic!("a fault of the library")));
         for _ in 0..2 {
-            assert_eq!(resolver.addresses(&name("a.example")).await, Err(abandoned()));
+            assert_eq!(resolver.addresses(&name("a.example"), Asked::Known).await, Err(abandoned()));
         }
         // The turn comes back, if perhaps after the outcome.
-        assert!(resolver.shared.turns.acquire().await.is_ok());
+        assert!(resolver.shared.turns.wait(Asked::Known).await.is_some());
     }
 
     /// `/etc/hosts` has it everywhere.
     #[tokio::test]
     async fn the_host_knows_localhost() {
-        let addresses = HostResolver::new().addresses(&name("localhost")).await.unwrap();
+        let addresses = HostResolver::new().addresses(&name("localhost"), Asked::Known).await.unwrap();
         assert!(addresses.iter().all(IpAddr::is_loopback), "{addresses:?}");
         let once: HashSet<_> = addresses.iter().collect();
         assert_eq!(once.len(), addresses.len());

@@ -94,7 +94,9 @@ impl Default for Limits {
     }
 }
 
-/// The most connections that may be half open, whatever the descriptors: each of them may hold a head of 64 KiB.
+/// The most connections that may be half open, whatever the descriptors: each of them may hold a head of 64 KiB, and 256 MiB
+/// are what all of them hold together. One that is not half open holds what it could not write yet, which is some 100 KiB at
+/// the most, and an idle one nothing.
 const MOST_HALF_OPEN: usize = 4096;
 
 /// Descriptors that are left for everything that is no connection: listeners, events, pipes, lookups.

@@ -134,3 +134,22 @@ pub(crate) fn keep_alive(stream: &TcpStream) {
         .and_then(|()| setsockopt(stream, sockopt::TcpKeepInterval, &KEEP_ALIVE_INTERVAL))
         .and_then(|()| setsockopt(stream, sockopt::TcpKeepCount, &KEEP_ALIVE_COUNT));
 }
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::socket::getsockopt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_kernel_looks_after_a_silent_far_side() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        keep_alive(&stream);
+        assert!(getsockopt(&stream, sockopt::KeepAlive).unwrap());
+        assert_eq!(getsockopt(&stream, sockopt::TcpKeepIdle).unwrap(), KEEP_ALIVE_IDLE);
+        assert_eq!(getsockopt(&stream, sockopt::TcpKeepInterval).unwrap(), KEEP_ALIVE_INTERVAL);
+        assert_eq!(getsockopt(&stream, sockopt::TcpKeepCount).unwrap(), KEEP_ALIVE_COUNT);
+    }
+}

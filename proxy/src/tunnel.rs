@@ -23,6 +23,7 @@ use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice};
 use nix::unistd::pipe2;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::meter::{Counts, Meter, UsedUp};
@@ -31,6 +32,12 @@ use crate::socket::{self, Connection};
 /// The buffer of a direction, at first and once it has been filled.
 const SMALL: usize = 8 * 1024;
 const LARGE: usize = 64 * 1024;
+
+/// How many large buffers this process has; whoever gets none goes on with a small one. What is held up keeps its own, and
+/// whoever stops reading must not make netbox hold much for it.
+const LARGE_BUFFERS: usize = 256;
+
+static LARGE_IN_USE: Semaphore = Semaphore::const_new(LARGE_BUFFERS);
 
 /// After how many bytes without a pause a direction counts as a stream.
 const BUSY: u64 = 512 * 1024;
@@ -259,12 +266,15 @@ impl Pump<'_> {
     /// Copies through a buffer until there is a pause, or no pause and a pipe to be had.
     async fn copy(&mut self) -> Result<Stage, PumpError> {
         let mut buffer = BytesMut::new();
-        let mut run = 0;
+        let (mut run, mut large) = (0, None);
         loop {
             if self.left == 0 {
                 return Ok(Stage::Ended(Pumped::Limit));
             }
-            buffer.reserve(if run >= LARGE as u64 { LARGE } else { SMALL });
+            if run >= LARGE as u64 && large.is_none() {
+                large = LARGE_IN_USE.try_acquire().ok();
+            }
+            buffer.reserve(if large.is_some() { LARGE } else { SMALL });
             let room = self.portion(buffer.capacity());
             match self.from.try_read_buf(&mut (&mut buffer).limit(room)) {
                 Ok(0) => return Ok(Stage::Ended(Pumped::End)),

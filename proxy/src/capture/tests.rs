@@ -6,5 +6,7 @@ mod http;
 mod ports;
 mod refusals;
 mod servers_first;
+pub(crate) mod target_cases;
+mod targets;
 mod tls;
 pub(crate) mod world;

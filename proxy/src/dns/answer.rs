@@ -26,6 +26,7 @@ use super::reply::{Answer, Extra, Reply};
 use super::wire::{Question, Rcode, kind};
 use super::{Names, reverse};
 use crate::resolve::LookupError;
+use crate::turns::Asked;
 
 /// How long an answer of ours may be kept, in seconds. Short: a listed name that disappears should do so inside too.
 pub const TTL: u32 = 30;
@@ -76,9 +77,9 @@ pub enum Step {
     /// Nothing: this is the answer.
     Done(Reply),
     /// The addresses of a listed name, to know whether it has any; and the type that was asked for.
-    Addresses(HostName, Family),
+    Addresses(HostName, Family, Asked),
     /// Records of a listed name.
-    Records(HostName, RecordKind),
+    Records(HostName, RecordKind, Asked),
 }
 
 /// Which of the two synthetic addresses is asked for.
@@ -93,7 +94,7 @@ pub fn plan(names: &Names, question: Question) -> Step {
     let policy = names.policy.now();
     let step = step(names, &policy, question);
     match &step {
-        Step::Addresses(name, _) | Step::Records(name, _) if !names.may_still_ask(&policy, name) => {
+        Step::Addresses(.., asked) | Step::Records(.., asked) if !names.may_still_ask(*asked) => {
             Step::Done(Reply::new(Rcode::ServFail).because(Extra::TOO_MANY_NAMES))
         }
         _ => step,
@@ -123,11 +124,15 @@ fn step(names: &Names, policy: &Policy, question: Question) -> Step {
     if let Some(kind) = RecordKind::of(question.kind)
         && may_ask_records(policy, &name, kind)
     {
-        return Step::Records(name, kind);
+        let asked = names.asked(policy, &name);
+        return Step::Records(name, kind, asked);
     }
     match family {
         _ if !policy.may_resolve(&name) => Step::Done(unlisted(names, &name, family)),
-        Some(family) => Step::Addresses(name, family),
+        Some(family) => {
+            let asked = names.asked(policy, &name);
+            Step::Addresses(name, family, asked)
+        }
         None => Step::Done(empty()),
     }
 }
@@ -136,13 +141,13 @@ fn step(names: &Names, policy: &Policy, question: Question) -> Step {
 pub async fn finish(names: &Names, step: Step) -> Reply {
     match step {
         Step::Done(reply) => reply,
-        Step::Addresses(name, family) => match names.resolver.addresses(&name).await {
+        Step::Addresses(name, family, asked) => match names.resolver.addresses(&name, asked).await {
             // A name that lost its addresses between the resolver and here has none.
             Ok(addresses) if addresses.is_empty() => empty(),
             Ok(_) => synthetic(names, &name, true, family),
             Err(error) => failure(&error),
         },
-        Step::Records(name, kind) => match names.records.records(&name, kind).await {
+        Step::Records(name, kind, _) => match names.records.records(&name, kind).await {
             Ok(records) => Reply::with_answers(records.into_iter().map(|record| answer_of(kind, record)).collect()),
             Err(error) => failure(&error),
         },

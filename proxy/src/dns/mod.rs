@@ -33,19 +33,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use netbox_config::{HostName, Policy};
-use tokio::sync::Semaphore;
 
 use crate::budget::{Allowance, Budget};
 use crate::in_force::InForce;
 use crate::quota::Quota;
 use crate::resolve::Resolver;
+use crate::turns::{Asked, Turns};
 
 pub use forward::{HostRecords, Record, RecordKind, RecordSource};
 pub use search::search_domains;
 pub use serve::{serve_tcp, serve_udp};
 pub use synthetic::SyntheticTable;
 
-/// How many queries of one sandbox may wait for the host at once. Further ones get SERVFAIL.
+/// How many queries of one sandbox may wait for the host at once, three of four for names that it makes up. Further ones
+/// get SERVFAIL.
 pub const LOOKUPS_IN_FLIGHT: usize = 256;
 
 /// How many names that are listed by a wildcard alone may be looked up.
@@ -71,7 +72,7 @@ pub struct Names {
     pub search_domains: Vec<HostName>,
     /// What the sandbox may use, and has used.
     pub quota: Arc<Quota>,
-    lookups: Arc<Semaphore>,
+    lookups: Turns,
     made_up: Budget,
 }
 
@@ -84,7 +85,6 @@ impl Names {
         records: Arc<dyn RecordSource>,
         search_domains: Vec<HostName>,
     ) -> Self {
-        let lookups = Arc::new(Semaphore::new(LOOKUPS_IN_FLIGHT));
         Self {
             policy: InForce::new(policy),
             resolver,
@@ -92,15 +92,23 @@ impl Names {
             synthetic: SyntheticTable::new(),
             search_domains,
             quota: Arc::default(),
-            lookups,
+            lookups: Turns::new(LOOKUPS_IN_FLIGHT),
             made_up: Budget::new(MADE_UP_NAMES),
+        }
+    }
+
+    /// What is known of a listed name.
+    pub(crate) fn asked(&self, policy: &Policy, name: &HostName) -> Asked {
+        match policy.lists_by_wildcard_alone(name) && !self.synthetic.knows(name) {
+            true => Asked::MadeUp,
+            false => Asked::Known,
         }
     }
 
     /// Whether a listed name may still be looked up, by whichever door it is asked for: names that the program makes up
     /// are limited ([`MADE_UP_NAMES`]); one that has an address is known already.
-    pub(crate) fn may_still_ask(&self, policy: &Policy, name: &HostName) -> bool {
-        !policy.lists_by_wildcard_alone(name) || self.synthetic.knows(name) || self.made_up.take()
+    pub(crate) fn may_still_ask(&self, asked: Asked) -> bool {
+        asked == Asked::Known || self.made_up.take()
     }
 
     /// A listed name was found without a DNS question: it is known from now on.

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -24,6 +23,7 @@ use super::answer::{Step, finish, plan};
 use super::reply::{Extra, Reply};
 use super::wire::{Echo, MAX_QUERY, Parsed, Rcode, parse};
 use crate::half_open::HalfOpen;
+use crate::turns::Turn;
 
 /// How many streams one server has open; further ones wait to be accepted.
 pub const MAX_STREAMS: usize = 512;
@@ -41,7 +41,7 @@ const REST: Duration = Duration::from_millis(50);
 /// What is done with a query: answered at once, or after the host was asked.
 enum Work {
     Reply(Reply),
-    Ask(Step, OwnedSemaphorePermit),
+    Ask(Step, Turn),
 }
 
 /// Decides what is done with a message; `None` if it is dropped.
@@ -54,9 +54,9 @@ fn work(names: &Names, message: &[u8]) -> Option<(Echo, Work)> {
     };
     let work = match step {
         Step::Done(reply) => Work::Reply(reply),
-        step => match Arc::clone(&names.lookups).try_acquire_owned() {
-            Ok(slot) => Work::Ask(step, slot),
-            Err(_) => Work::Reply(Reply::new(Rcode::ServFail).because(Extra::BUSY)),
+        Step::Addresses(.., asked) | Step::Records(.., asked) => match names.lookups.try_take(asked) {
+            Some(turn) => Work::Ask(step, turn),
+            None => Work::Reply(Reply::new(Rcode::ServFail).because(Extra::BUSY)),
         },
     };
     Some((echo, work))
@@ -88,11 +88,11 @@ async fn datagram(
     match work(names, message) {
         None => {}
         Some((echo, Work::Reply(reply))) => send(socket, &reply, &echo, peer).await,
-        Some((echo, Work::Ask(step, slot))) => {
+        Some((echo, Work::Ask(step, turn))) => {
             let (names, socket) = (Arc::clone(names), Arc::clone(socket));
             asking.spawn(async move {
                 let reply = finish(&names, step).await;
-                drop(slot);
+                drop(turn);
                 send(&socket, &reply, &echo, peer).await;
             });
         }
@@ -131,7 +131,7 @@ async fn answer_stream(names: &Names, waiting: &HalfOpen, mut stream: TcpStream)
         let Some((echo, work)) = work(names, &message) else { return Ok(()) };
         let reply = match work {
             Work::Reply(reply) => reply,
-            Work::Ask(step, _slot) => finish(names, step).await,
+            Work::Ask(step, _turn) => finish(names, step).await,
         };
         let answer = reply.encode(&echo, usize::from(u16::MAX));
         timeout(STREAM_DEADLINE, write_message(&mut stream, &answer)).await??;

@@ -133,6 +133,11 @@ impl Line {
         if let End::Refused(refusal) = &close.end {
             self.word("reason", refusal.reason.as_str());
         }
+        self.optional("sni", close.sni.as_deref(), SNI);
+        if let Some(passed) = &close.passed_late {
+            self.word("would", passed.would.as_str());
+            self.optional("hint", passed.hint.as_deref(), HINT);
+        }
     }
 
     fn optional(&mut self, key: &'static str, value: Option<&str>, budget: usize) {

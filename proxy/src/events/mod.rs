@@ -221,6 +221,19 @@ pub struct CloseEvent {
     pub duration: Duration,
     /// How it ended.
     pub end: End,
+    /// The name in a TLS ClientHello that came after the decision.
+    pub sni: Option<String>,
+    /// What the mode let pass after the decision.
+    pub passed_late: Option<LatePass>,
+}
+
+/// What came after the decision and passed because of the mode.
+#[derive(Clone, Debug)]
+pub struct LatePass {
+    /// Why it would have been refused.
+    pub would: Reason,
+    /// The rule that would allow it, where one can.
+    pub hint: Option<String>,
 }
 
 /// How a connection ended.

@@ -120,6 +120,10 @@ impl Sums {
         if let End::Refused(LateRefusal { reason, host, port, hint }) = &close.end {
             self.refused(&Seen { reason: *reason, host, port: *port, hint: hint.as_deref(), near: None, rule: None });
         }
+        if let Some(passed) = &close.passed_late {
+            let (host, port, hint) = (&*close.host, close.port, passed.hint.as_deref());
+            self.audited(&Seen { reason: passed.would, host, port, hint, near: None, rule: None });
+        }
         // What was refused late was reached before, unless nothing had been let through.
         let untold = matches!(close.end, End::Refused(_)) && close.sent == 0;
         if close.addr.is_some() && !untold {

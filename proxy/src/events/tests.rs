@@ -57,6 +57,8 @@ fn close(end: End) -> CloseEvent {
         received: 0,
         duration: Duration::ZERO,
         end,
+        sni: None,
+        passed_late: None,
     }
 }
 
@@ -122,7 +124,7 @@ fn close_tells_the_end_and_the_reason_of_a_late_refusal() {
             sent: 10,
             received: u64::MAX,
             duration: Duration::from_micros(1_999_999),
-            end: End::Done,
+            ..close(End::Done)
         });
     });
     let expected = json!({
@@ -130,6 +132,15 @@ fn close_tells_the_end_and_the_reason_of_a_late_refusal() {
         "received": u64::MAX, "duration_ms": 1999, "end": "done",
     });
     assert_eq!(first(&text), expected);
+
+    let text = told(|events| {
+        let passed = LatePass { would: Reason::SniMismatch, hint: Some("tcp://a.example:22".to_owned()) };
+        events.close(CloseEvent { sni: Some("b.example".to_owned()), passed_late: Some(passed), ..close(End::Done) });
+        let audited = &events.summary().audited[..];
+        assert_eq!((&*audited[0].host, audited[0].reason, audited[0].count), ("a.example", Reason::SniMismatch, 1));
+    });
+    assert_eq!((&first(&text)["sni"], &first(&text)["would"]), (&json!("b.example"), &json!("sni-mismatch")));
+    assert_eq!(first(&text)["hint"], "tcp://a.example:22");
 
     let refusal = LateRefusal { reason: Reason::SniMismatch, host: "a.example".to_owned(), port: Some(22), hint: None };
     let text = told(|events| events.close(close(End::Refused(refusal))));

@@ -14,6 +14,9 @@ use super::head::{HeadError, HeadScan, Lines};
 /// The longest size line, extensions included.
 const MAX_SIZE_LINE: usize = 4 * 1024;
 
+/// The longest trailer section. It is held whole before anything of it goes on, for as long as the sender likes.
+const MAX_TRAILERS: usize = 16 * 1024;
+
 /// Reads one chunked body and writes it anew.
 #[derive(Debug)]
 pub(crate) struct Chunks {
@@ -128,6 +131,9 @@ fn trailers(scan: &mut HeadScan, input: &mut BytesMut) -> Result<Option<Fields>,
         HeadError::TooLarge => BodyError("the trailer section is too large"),
     };
     let section = scan.take(input).map_err(wrong)?;
+    if section.as_ref().map_or(input.len(), |section| section.len()) > MAX_TRAILERS {
+        return Err(wrong(HeadError::TooLarge));
+    }
     section.map(|section| Fields::parse(&section)).transpose().map_err(wrong)
 }
 

@@ -222,3 +222,31 @@ async fn audit_and_open_modes_let_any_protocol_pass_on_any_port() {
         assert_eq!(decision["hint"].as_str(), hint);
     }
 }
+
+/// Whether the server has spoken before or not.
+#[tokio::test]
+async fn half_a_hello_on_any_port_makes_room_for_who_speaks() {
+    for banner in ["", "220 ready\r\n"] {
+        let mut world = World::new(&["github.com:25"]).limits(|limits| limits.half_open = 1);
+        let server = world.server("203.0.113.10:25").await;
+        let mut ends = Vec::new();
+        for _ in 0..2 {
+            let mut client = world.connect("github.com:25").await;
+            let mut upstream = server.accept().await;
+            send(&mut upstream, banner).await;
+            expect(&mut client, banner).await;
+            send(&mut client, b"\x16\x03\x01\x02\x00\x01\x00").await;
+            ends.push((client, upstream));
+        }
+        let [(one, _), (other, _)] = &mut ends[..] else { panic!("two") };
+        // Whichever was seen first has waited longest.
+        tokio::select! {
+            () = expect_reset(one) => {}
+            () = expect_reset(other) => {}
+        }
+        drop(ends);
+        let events = world.events().await;
+        let told = of(&events, if banner.is_empty() { "decision" } else { "close" });
+        assert_eq!(told.iter().filter(|event| event["reason"] == "limit").count(), 1, "{events:?}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Servers that speak first: their bytes flow while the program's are held.
 
-use tokio::io::AsyncWriteExt;
+use netbox_config::Mode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::world::*;
 use crate::client_hello::tests::hello;
@@ -49,6 +50,38 @@ async fn what_disagrees_later_is_refused_late_and_not_a_byte_of_it_is_sent() {
         one_decision(&events, "allow", "listed");
         assert_eq!(one_close(&events, "refused")["reason"], reason);
         assert_eq!(one_close(&events, "refused")["sent"], 0);
+    }
+}
+
+#[tokio::test]
+async fn another_name_that_passes_late_in_audit_mode_is_told_at_the_end() {
+    for (mode, name, would) in [
+        (Mode::Audit, "evil.example", "sni-mismatch".into()),
+        (Mode::Audit, "github.com", serde_json::Value::Null),
+        (Mode::Open, "evil.example", serde_json::Value::Null),
+        (Mode::Allowlist, "github.com", serde_json::Value::Null),
+    ] {
+        let allow: &[&str] = if mode == Mode::Open { &[] } else { &["github.com:25"] };
+        let mut world = World::with(mode, allow, &[]);
+        let server = world.server("203.0.113.10:25").await;
+        let mut client = world.connect("github.com:25").await;
+        let mut upstream = server.accept().await;
+        send(&mut upstream, "220 ready\r\n").await;
+        expect(&mut client, "220 ready\r\n").await;
+        let hello = hello(name);
+        send(&mut client, &hello).await;
+        let mut passed = vec![0; hello.len()];
+        soon(upstream.read_exact(&mut passed)).await.unwrap();
+        assert_eq!(passed, hello);
+        drop(client);
+        expect_end(&mut upstream).await;
+        drop(upstream);
+        let summary = world.session.events.clone();
+        let events = world.events().await;
+        let close = of(&events, "close")[0];
+        assert_eq!((&close["sni"], &close["would"]), (&name.into(), &would), "{mode} {name}");
+        // It is among what `netbox learn` makes a list from.
+        assert_eq!(summary.summary().audited.len(), usize::from(!would.is_null()), "{mode} {name}");
     }
 }
 

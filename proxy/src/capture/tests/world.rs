@@ -22,6 +22,7 @@ use crate::explicit;
 use crate::facts::Facts;
 use crate::resolve::{LookupError, Pending, Resolver};
 use crate::session::{Limits, Session};
+use crate::turns::Asked;
 
 /// The address of `github.com` in the cases.
 pub const SERVER: &str = "203.0.113.10";
@@ -39,7 +40,7 @@ pub struct Net {
 }
 
 impl Resolver for Net {
-    fn addresses<'a>(&'a self, name: &'a HostName) -> Pending<'a, Result<Vec<IpAddr>, LookupError>> {
+    fn addresses<'a>(&'a self, name: &'a HostName, _: Asked) -> Pending<'a, Result<Vec<IpAddr>, LookupError>> {
         self.lookups.lock().unwrap().push(name.to_string());
         let answer = self.names.lock().unwrap().get(name.as_str()).cloned();
         Box::pin(async { answer.unwrap_or(Err(LookupError::NotFound)) })

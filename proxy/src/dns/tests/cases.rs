@@ -1,6 +1,7 @@
 //! The cases of `tests/cases/dns.jsonl`, one test for each, by its id.
 
 use std::collections::BTreeSet;
+use std::io::Write;
 
 use netbox_config::{Decision, Host, HostFacts, Port, Target, Via};
 
@@ -11,7 +12,7 @@ use crate::dns::answer::{finish, plan};
 use crate::dns::synthetic::{LISTED_CAPACITY, SyntheticTable};
 use crate::dns::wire::{Question, parse};
 
-/// The cases that need a capture and a dialler, with the tests in `tests/e2e` that stand for them.
+/// The cases that need a capture and a dialler: their tests are in `tests/e2e`.
 const END_TO_END: [&str; 4] = ["D050", "D051", "D052", "D059"];
 
 const SECRET: &str = "mzxw6ytboi2gc3tdmvzxg43fmrzgkzlgnrqwy43f";
@@ -417,6 +418,17 @@ fn every_case_has_a_test() {
     let tested: BTreeSet<_> = here.chain(END_TO_END.map(str::to_owned)).collect();
     assert!(!ids.is_empty());
     assert_eq!(ids, tested);
+    let themes = ["lookups", "addresses"].map(|theme| {
+        let path = format!("{}/../tests/e2e/themes/{theme}.rs", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(path).unwrap()
+    });
+    for id in END_TO_END {
+        let test = format!("\nfn {}_", id.to_lowercase());
+        assert!(themes.iter().any(|theme| theme.contains(&test)), "{id} has no test");
+    }
+    let (all, here) = (ids.len(), ids.len() - END_TO_END.len());
+    writeln!(std::io::stderr(), "dns.jsonl: {all} cases, a test for {here} here and for the others end to end")
+        .unwrap();
 }
 
 /// A message and what it is answered with fit each other also where the question is a listed one with everything at

@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use super::forward::{Record, RecordKind, RecordSource};
 use super::{Names, serve_tcp, serve_udp};
 use crate::resolve::{LookupError, Pending, Resolver};
+use crate::turns::Asked;
 
 use bytes::query;
 
@@ -53,7 +54,7 @@ impl Script {
 }
 
 impl Resolver for Script {
-    fn addresses<'a>(&'a self, name: &'a HostName) -> Pending<'a, Addresses> {
+    fn addresses<'a>(&'a self, name: &'a HostName, _: Asked) -> Pending<'a, Addresses> {
         Box::pin(async move {
             self.note(name.to_string()).await;
             self.addresses.get(name.as_str()).cloned().unwrap_or_else(|| Ok(vec![PUBLIC.into()]))
