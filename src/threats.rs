@@ -1,5 +1,5 @@
-//! `docs/threats.md`: that the tests which it names exist, that no case of the kernel and no attempt to escape is left out,
-//! and that no way out is described without a test.
+//! `docs/threats.md`: that the tests which it names exist, that no case and no attempt to escape is left out, and that no way
+//! out is described without a test.
 
 #![cfg(test)]
 
@@ -10,7 +10,18 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 const TEXT: &str = include_str!("../docs/threats.md");
-const CASES: &str = include_str!("../tests/cases/kernel.jsonl");
+/// The cases that are told of here, by their files.
+const CASES: [(&str, &str); 5] = [
+    ("kernel", include_str!("../tests/cases/kernel.jsonl")),
+    ("http", include_str!("../tests/cases/http.jsonl")),
+    ("socks5", include_str!("../tests/cases/socks5.jsonl")),
+    ("dns", include_str!("../tests/cases/dns.jsonl")),
+    ("tls", include_str!("../tests/cases/tls.jsonl")),
+];
+
+/// What is not there yet: tokens belong to the shared service, and S056 to a parent proxy.
+const LEFT: [&str; 6] = ["H070", "H071", "S047", "S050", "S051", "S056"];
+
 const THEMES: &str = "tests/e2e/themes";
 
 /// The sources of the repository by their paths.
@@ -57,28 +68,33 @@ fn every_test_that_is_named_exists() {
     let sources = sources();
     let missing: Vec<_> = named(TEXT).filter(|name| !exists(name, &sources)).collect();
     assert!(missing.is_empty(), "there is no test of these names: {missing:#?}");
-    assert!(named(TEXT).count() > 80, "they are found at all");
+    assert!(named(TEXT).count() > 250, "they are found at all");
     for none in ["escape::sockets::there_is_no_such_test", "no_such_file.rs::there_is_no_such_test"] {
         assert!(!exists(none, &sources), "{none}");
     }
 }
 
 #[test]
-fn every_case_of_the_kernel_has_its_place() {
-    let ids = CASES.lines().map(|line| serde_json::from_str::<Value>(line).expect("a case is a JSON object"));
-    let ids: BTreeSet<_> = ids.map(|case| case["id"].as_str().expect("a case has an id").to_owned()).collect();
+fn every_case_has_its_place() {
     let placed: BTreeSet<_> = TEXT.split(|character: char| !character.is_ascii_alphanumeric()).collect();
-    let left: Vec<_> = ids.iter().filter(|id| !placed.contains(id.as_str())).collect();
-    assert!(left.is_empty() && ids.len() > 30, "docs/threats.md says nothing of {left:?}");
+    for (file, text) in CASES {
+        let ids = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a case is a JSON object"));
+        let ids: BTreeSet<_> = ids.map(|case| case["id"].as_str().expect("a case has an id").to_owned()).collect();
+        let is_left = |id: &&String| !placed.contains(id.as_str()) && !LEFT.contains(&id.as_str());
+        let left: Vec<_> = ids.iter().filter(is_left).collect();
+        assert!(left.is_empty() && ids.len() > 10, "docs/threats.md says nothing of {left:?} of {file}");
+    }
 }
 
 #[test]
-fn every_way_round_the_launcher_names_a_test() {
-    let (first_half, _) = TEXT.split_once("\n# Ways through the proxy\n").expect("two halves");
-    let ways = first_half.split("\n### ").skip(1);
-    let own = |way: &str| way.split("\n## ").next().unwrap_or_default().to_owned();
-    let (told, bare): (Vec<_>, Vec<_>) = ways.map(own).partition(|way| named(way).next().is_some());
-    assert!(bare.is_empty() && told.len() > 25, "no test is named for {bare:#?}");
+fn every_way_names_a_test() {
+    let (launcher, proxy) = TEXT.split_once("\n# Ways through the proxy\n").expect("two halves");
+    for (half, least) in [(launcher, 25), (proxy, 30)] {
+        let ways = half.split("\n### ").skip(1);
+        let own = |way: &str| way.split("\n## ").next().unwrap_or_default().to_owned();
+        let (told, bare): (Vec<_>, Vec<_>) = ways.map(own).partition(|way| named(way).next().is_some());
+        assert!(bare.is_empty() && told.len() > least, "no test is named for {bare:#?} ({} are)", told.len());
+    }
 }
 
 #[test]

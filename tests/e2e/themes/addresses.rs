@@ -25,7 +25,7 @@ tests![
     the_loopback_of_the_host_is_refused_by_name needs [CURL],
     a_name_below_localhost_is_judged_by_its_address needs [CURL, PYTHON],
     the_loopback_of_the_host_is_itself_in_mode_open needs [CURL],
-    a_name_that_is_rebound_is_vetted_anew needs [PYTHON],
+    d059_a_name_that_is_rebound_is_vetted_anew needs [PYTHON],
     the_hosts_own_address_is_refused needs [CURL],
     an_address_of_the_link_is_unreachable_at_once needs [PYTHON],
 ];
@@ -215,7 +215,7 @@ fn the_loopback_of_the_host_is_itself_in_mode_open(world: &World) {
 
 /// The name is public at first, so the program reaches it; then its owner points it at the host's loopback. Each
 /// connection is looked up and judged on its own.
-fn a_name_that_is_rebound_is_vetted_anew(world: &World) {
+fn d059_a_name_that_is_rebound_is_vetted_anew(world: &World) {
     let host = world.zone().host("rebound");
     let script = format!(
         "import sys, urllib.request, urllib.error\n\

@@ -1,5 +1,7 @@
 //! `netbox check`: would this be allowed, and by which rule. Nothing is looked up.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::outcome::Outcome;
@@ -17,7 +19,14 @@ tests![
     no_name_is_looked_up needs [],
     a_bad_rule_gives_2 needs [],
     a_near_miss_is_told needs [],
+    every_handed_case_holds needs [],
 ];
+
+/// The shared cases of targets.
+const CASES: &str = include_str!("../../cases/target.jsonl");
+
+/// What `netbox check` takes, and a program's protocol does not: a URL, a host without a port.
+const ONLY_FOR_CHECK: [&str; 3] = ["T059", "T105", "T194"];
 
 fn check(world: &World, words: &[&str]) -> Outcome {
     world
@@ -130,4 +139,43 @@ deny   unlike.example:443  not-listed  to allow it: --allow 'unlike.example'
         "`listed.example.com` (--allow) does not cover names below it, such as `a.listed.example.com`"
     );
     assert!(near[1]["near"].is_null(), "{near:?}");
+}
+
+/// Those that a command line can say, and that do not depend on what a name leads to or on whose the addresses are.
+fn every_handed_case_holds(world: &World) {
+    let all: Vec<Value> = CASES.lines().map(|line| serde_json::from_str(line).expect("a JSON object")).collect();
+    let texts = |case: &Value, key: &str| -> Vec<String> {
+        let list = case.get(key).and_then(Value::as_array);
+        list.into_iter().flatten().map(|item| item.as_str().expect("a text").to_owned()).collect()
+    };
+    let is_here = |case: &&Value| {
+        let input = case["input"].as_str();
+        let is_of_addresses = case["expect"] == "deny" && case.get("resolve").is_some();
+        let is_special = ONLY_FOR_CHECK.iter().any(|id| case["id"] == *id) || case.get("host_addresses").is_some();
+        input.is_some_and(|input| !input.contains('\0')) && !is_of_addresses && !is_special
+    };
+    let mut by_policy: BTreeMap<Vec<String>, Vec<&Value>> = BTreeMap::new();
+    for case in all.iter().filter(is_here) {
+        by_policy.entry(texts(case, "policy")).or_default().push(case);
+    }
+    let (mut failures, mut driven) = (Vec::new(), 0);
+    for (policy, cases) in by_policy {
+        let inputs: Vec<_> = cases.iter().map(|case| case["input"].as_str().expect("a text")).collect();
+        let rules = policy.iter().flat_map(|rule| ["--allow", rule]);
+        let words: Vec<_> = ["check", "--no-config", "--json"].into_iter().chain(rules).chain(["--"]).collect();
+        let outcome = world.netbox_words().exec(&[&words[..], &inputs].concat());
+        let answers = json(&outcome);
+        assert_eq!(answers.len(), cases.len(), "{outcome}");
+        for (case, answer) in cases.iter().zip(answers) {
+            let fine = case["expect"] == answer["verdict"]
+                || texts(case, "also_ok").iter().any(|ok| answer["verdict"] == **ok);
+            if !fine {
+                failures.push(format!("{}: {answer}, not {}", case["id"], case["expect"]));
+            }
+            driven += 1;
+        }
+    }
+    assert!(failures.is_empty(), "{failures:#?}");
+    assert!(driven >= 120, "{driven} cases");
+    eprintln!("target.jsonl: {driven} of {} cases hold by `netbox check`", all.len());
 }

@@ -19,7 +19,9 @@ tests![
     an_unlisted_name_below_the_hosts_search_domain_does_not_exist needs [PYTHON],
     the_resolver_file_inside_does_not_name_the_hosts_server needs [],
     a_lookup_alone_is_no_refusal needs [PYTHON],
-    other_ways_to_ask_for_names_are_refused needs [PYTHON],
+    d050_the_hosts_own_name_server_is_not_reached needs [PYTHON],
+    d051_names_are_not_asked_for_among_neighbours needs [PYTHON],
+    d052_names_are_not_asked_for_by_tls_or_quic needs [PYTHON],
 ];
 
 /// The addresses that a probe printed.
@@ -170,15 +172,40 @@ fn a_lookup_alone_is_no_refusal(world: &World) {
     assert_eq!(outcome.event("exit")["denied"], 0, "{outcome}");
 }
 
-/// DNS over TLS and QUIC, multicast DNS, LLMNR and NetBIOS (RFC 7858, 9250, 6762, 4795, 1002): none is the DNS that is
-/// answered inside, and none gets out.
-fn other_ways_to_ask_for_names_are_refused(world: &World) {
-    let resolver = PUBLIC_RESOLVER.to_string();
-    for (address, port) in [(&*resolver, 853), ("224.0.0.251", 5353), ("224.0.0.252", 5355), ("10.0.2.255", 137)] {
-        let client = probe(world, &["udp", address, &port.to_string(), "a name"]);
-        let outcome = world.netbox(&["--allow", "other.example.com"]).exec(&client);
-        assert!(outcome.stdout().starts_with("failed: E"), "{address} {port}: {outcome}");
+/// No rule leads there: every query ends at netbox, whatever server it is for.
+fn d050_the_hosts_own_name_server_is_not_reached(world: &World) {
+    let host = world.zone().host("lookup-server");
+    let server = NAME_SERVER.to_string();
+    for transport in ["udp", "tcp"] {
+        let client = probe(world, &["resolve", &server, transport, "TXT", &host.name]);
+        let mark = world.mark();
+        world.bare().exec(&client).says("text: ");
+        assert!(!world.arrivals(mark, &host).is_empty(), "the bare query reaches the name server");
+        let mark = world.mark();
+        let flags = ["--allow", "other.example.com", "--allow", &format!("{server}:53")];
+        world.netbox(&flags).exec(&client).says("rcode: 0").does_not_say("text: ");
+        world.assert_untouched(mark, &host);
     }
+}
+
+/// A datagram to such a port fails at once.
+fn fails_by_udp(world: &World, address: &str, port: u16) {
+    let client = probe(world, &["udp", address, &port.to_string(), "a name"]);
+    let outcome = world.netbox(&["--allow", "other.example.com"]).exec(&client);
+    assert!(outcome.stdout().starts_with("failed: E"), "{address} {port}: {outcome}");
+}
+
+/// Multicast DNS, LLMNR and NetBIOS (RFC 6762, 4795, 1002).
+fn d051_names_are_not_asked_for_among_neighbours(world: &World) {
+    for (address, port) in [("224.0.0.251", 5353), ("224.0.0.252", 5355), ("10.0.2.255", 137)] {
+        fails_by_udp(world, address, port);
+    }
+}
+
+/// RFC 7858 and 9250.
+fn d052_names_are_not_asked_for_by_tls_or_quic(world: &World) {
+    let resolver = PUBLIC_RESOLVER.to_string();
+    fails_by_udp(world, &resolver, 853);
     let client = probe(world, &["tcp", &resolver, "853", "a name"]);
     let outcome = world.netbox(&["--allow", "other.example.com"]).exec(&client);
     outcome.refused(&resolver, 853, "address-not-listed");
