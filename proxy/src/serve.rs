@@ -27,6 +27,9 @@ use crate::{capture, dns, explicit, host_port, published, socket};
 const FIRST_REST: Duration = Duration::from_millis(10);
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
+/// How long a connection for which there is no place waits for that of one that was given up.
+const DEPARTURE: Duration = Duration::from_millis(50);
+
 /// Which part of the connections may come in by published ports: whoever is on this machine can make those, and is not to
 /// keep the sandbox's own programs out.
 const PUBLISHED_PART: usize = 4;
@@ -167,6 +170,10 @@ async fn accept_all(
         match accepted {
             Ok((way, stream)) => {
                 rest = FIRST_REST;
+                // Who was given up for those that came later makes room as soon as it runs.
+                while connections.len() >= session.limits.connections && session.half_open.some_are_leaving() {
+                    let Ok(Some(_)) = timeout(DEPARTURE, connections.join_next()).await else { break };
+                }
                 accept(session, &way, stream, connections);
                 if let Some(wait) = session.quota().connected() {
                     tokio::time::sleep(wait).await;

@@ -60,13 +60,16 @@ enum Of {
     Root,
     /// Root has started the tests, and so could make system files.
     SystemFiles,
+    /// netbox runs as real root, and the kernel has automount points.
+    Automounts,
 }
 
 /// Lists the tests of a theme: `tests![name needs [CURL], …]`, or `tests![of root: …]` for what real root alone can show,
-/// or `tests![of system files: …]` for what has files that root has made.
+/// or `tests![of system files: …]` for what has files that root has made, or `tests![of automounts: …]`.
 macro_rules! tests {
     (of root: $($rest:tt)*) => { crate::tests!(@list crate::Of::Root, $($rest)*); };
     (of system files: $($rest:tt)*) => { crate::tests!(@list crate::Of::SystemFiles, $($rest)*); };
+    (of automounts: $($rest:tt)*) => { crate::tests!(@list crate::Of::Automounts, $($rest)*); };
     (@list $of:expr, $($name:ident needs [$($program:expr),*]),* $(,)?) => {
         pub(crate) const TESTS: &[crate::Test] = &[$(crate::Test {
             theme: module_path!(),
@@ -131,7 +134,18 @@ impl Test {
             Of::Anybody => true,
             Of::Root => world.identity.real_root,
             Of::SystemFiles => world.identity.has_system_files,
+            Of::Automounts => world.identity.real_root && self.kernel_has_automounts(),
         }
+    }
+
+    /// Says so, if it has none. It is for the machine's owner to change.
+    fn kernel_has_automounts(&self) -> bool {
+        let file_systems = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+        let has = file_systems.lines().any(|line| line.ends_with("\tautofs"));
+        if !has {
+            eprintln!("{}: this kernel has no autofs", self.name);
+        }
+        has
     }
 
     /// Says what is missing, if anything is.

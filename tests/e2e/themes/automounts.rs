@@ -13,7 +13,7 @@ use crate::run::eventually;
 use crate::tests;
 use crate::world::World;
 
-tests![of root:
+tests![of automounts:
     a_look_below_one_tells_the_host_nothing needs [],
     what_is_mounted_below_one_is_still_there needs [],
 ];
