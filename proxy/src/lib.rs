@@ -52,6 +52,7 @@ pub mod resolve;
 mod serve;
 pub mod session;
 mod socket;
+mod tally;
 mod tunnel;
 mod turns;
 
@@ -60,4 +61,5 @@ pub use published::{MakeSocket, Published};
 pub use refuse::sentence;
 pub use serve::{Listeners, serve, serve_until};
 pub use session::{Limits, Session};
+pub use tally::Tally;
 pub use turns::Asked;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::time::sleep;
 
-use crate::quota::Quota;
+use crate::quota::{Direction, Quota};
 
 /// The bytes that a connection has moved so far, from the sandbox's side.
 #[derive(Debug, Default)]
@@ -17,8 +17,8 @@ pub(crate) struct Counts {
 impl Counts {
     /// Of a connection of this tenant.
     pub(crate) fn of(quota: &Arc<Quota>) -> Self {
-        let meter = || Meter { bytes: AtomicU64::new(0), quota: Some(Arc::clone(quota)) };
-        Self { sent: meter(), received: meter() }
+        let meter = |direction| Meter { bytes: AtomicU64::new(0), quota: Some((Arc::clone(quota), direction)) };
+        Self { sent: meter(Direction::Sent), received: meter(Direction::Received) }
     }
 }
 
@@ -26,7 +26,7 @@ impl Counts {
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     bytes: AtomicU64,
-    quota: Option<Arc<Quota>>,
+    quota: Option<(Arc<Quota>, Direction)>,
 }
 
 /// The tenant has moved all the bytes that it may.
@@ -43,8 +43,8 @@ impl Meter {
     pub(crate) async fn count(&self, bytes: usize) -> Result<(), UsedUp> {
         let bytes = bytes as u64;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let Some(quota) = &self.quota else { return Ok(()) };
-        if let Some(rest) = quota.count(bytes) {
+        let Some((quota, direction)) = &self.quota else { return Ok(()) };
+        if let Some(rest) = quota.count(*direction, bytes) {
             sleep(rest).await;
         }
         if quota.is_used_up() { Err(UsedUp) } else { Ok(()) }
@@ -52,6 +52,6 @@ impl Meter {
 
     /// How much may be moved before it is counted, `most` at most.
     pub(crate) fn portion(&self, most: usize) -> usize {
-        self.quota.as_ref().map_or(most, |quota| quota.portion(most))
+        self.quota.as_ref().map_or(most, |(quota, _)| quota.portion(most))
     }
 }

@@ -13,6 +13,13 @@ use crate::pace::Pace;
 /// Stands for no bound.
 const UNBOUNDED: u64 = u64::MAX;
 
+/// From the tenant's side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Sent,
+    Received,
+}
+
 /// What is bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
@@ -58,8 +65,8 @@ pub struct Quota {
     new_connections: Pace,
     bandwidth: Pace,
     dns_queries: Pace,
-    /// Bytes that were moved, both ways together.
-    moved: AtomicU64,
+    /// Bytes that were moved, in each direction.
+    moved: [AtomicU64; 2],
     /// DNS queries.
     asked: AtomicU64,
     /// How often each was reached.
@@ -75,7 +82,7 @@ impl Default for Quota {
             new_connections: Pace::default(),
             bandwidth: Pace::default(),
             dns_queries: Pace::default(),
-            moved: AtomicU64::new(0),
+            moved: Default::default(),
             asked: AtomicU64::new(0),
             reached: Default::default(),
         }
@@ -100,10 +107,16 @@ impl Quota {
         self.reached[bound as usize].load(Ordering::Relaxed)
     }
 
-    /// Bytes that were moved, both ways together.
+    /// Bytes that the tenant sent.
     #[must_use]
-    pub fn moved(&self) -> u64 {
-        self.moved.load(Ordering::Relaxed)
+    pub fn sent(&self) -> u64 {
+        self.moved[Direction::Sent as usize].load(Ordering::Relaxed)
+    }
+
+    /// Bytes that it received.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.moved[Direction::Received as usize].load(Ordering::Relaxed)
     }
 
     /// How many DNS queries there were.
@@ -142,8 +155,8 @@ impl Quota {
     }
 
     /// Bytes were moved. How long whoever moved them is to rest.
-    pub(crate) fn count(&self, bytes: u64) -> Option<Duration> {
-        self.moved.fetch_add(bytes, Ordering::Relaxed);
+    pub(crate) fn count(&self, direction: Direction, bytes: u64) -> Option<Duration> {
+        self.moved[direction as usize].fetch_add(bytes, Ordering::Relaxed);
         let rest = self.bandwidth.spend(bytes);
         self.note(rest.is_none(), Bound::Bandwidth);
         rest
@@ -151,7 +164,8 @@ impl Quota {
 
     /// Whether no more bytes may be moved.
     pub(crate) fn is_used_up(&self) -> bool {
-        self.moved.load(Ordering::Relaxed) >= self.bytes.load(Ordering::Relaxed)
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        bytes != UNBOUNDED && self.sent() + self.received() >= bytes
     }
 
     /// How much is to be moved at once, so that a rest is never long: a quarter of a second's worth.
@@ -178,7 +192,10 @@ mod tests {
     async fn bounds_hold_from_the_moment_that_they_are_set() {
         let quota = Quota::default();
         assert!(quota.has_room_beside(99, 100) && !quota.has_room_beside(100, 100));
-        assert_eq!((quota.half_open(7), quota.portion(1 << 20), quota.count(1 << 40)), (7, 1 << 20, None));
+        assert_eq!(
+            (quota.half_open(7), quota.portion(1 << 20), quota.count(Direction::Received, 1 << 40)),
+            (7, 1 << 20, None)
+        );
         quota.set(&TenantLimits {
             connections: Some(2),
             half_open: Some(1),

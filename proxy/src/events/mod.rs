@@ -18,6 +18,7 @@
 //! refused by netbox all the same, so it is among the refusals of the [`Summary`]; upstream failures are not, since a
 //! refusal is never to be mistaken for an outage.
 
+mod counters;
 mod line;
 mod summary;
 mod timestamp;
@@ -40,6 +41,7 @@ pub use line::MAX_LINE;
 pub use summary::{MAX_AUDITED, MAX_GROUPS, Reached, Refused, Summary};
 
 use crate::budget::{Allowance, Budget};
+use counters::Counters;
 use line::Line;
 use summary::Sums;
 use writer::Writer;
@@ -292,6 +294,7 @@ struct Shared {
     session: SessionId,
     next_id: AtomicU64,
     sums: Mutex<Sums>,
+    counters: Counters,
     /// How many refusals may still be written.
     refusals: Budget,
     writer: Option<Writer>,
@@ -308,7 +311,16 @@ impl Events {
         let writer = sink.map(|sink| Writer::new(sink, flush_deadline));
         let refusals = Budget::new(REFUSALS);
         let next_id = AtomicU64::new(1);
-        Self { shared: Arc::new(Shared { session, next_id, sums: Mutex::default(), refusals, writer }) }
+        Self {
+            shared: Arc::new(Shared {
+                session,
+                next_id,
+                sums: Mutex::default(),
+                counters: Counters::default(),
+                refusals,
+                writer,
+            }),
+        }
     }
 
     /// The sandbox that these events are about.
@@ -359,6 +371,7 @@ impl Events {
         } else if let Some(writer) = &self.shared.writer {
             writer.drop_one();
         }
+        self.shared.counters.decided(decision.reason);
         self.sums().decision(decision);
     }
 
@@ -368,6 +381,7 @@ impl Events {
             line.close(&close);
             "close"
         });
+        self.shared.counters.ended(&close.end);
         self.sums().close(close);
     }
 
@@ -391,6 +405,11 @@ impl Events {
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.shared.writer.as_ref().map_or(0, Writer::dropped)
+    }
+
+    /// How often each thing happened.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.shared.counters
     }
 
     /// The sums so far.

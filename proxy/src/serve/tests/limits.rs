@@ -63,7 +63,10 @@ async fn a_tenant_that_has_moved_all_its_bytes_is_at_its_end() {
     expect_reset(&mut far).await;
     let mut refused = TcpStream::connect(address).await.unwrap();
     expect_reset(&mut refused).await;
-    assert_eq!((world.session.quota().moved(), world.session.quota().reached(Bound::Bytes)), (1015, 1));
+    assert_eq!(
+        (world.session.quota().sent() + world.session.quota().received(), world.session.quota().reached(Bound::Bytes)),
+        (1015, 1)
+    );
     let events = world.events().await;
     one_close(&events, "limit");
     assert_eq!(of(&events, "decision")[1]["reason"], "limit");
