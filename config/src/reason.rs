@@ -39,6 +39,8 @@ pub enum Reason {
     Udp,
     /// A protocol or a form of it that netbox does not carry.
     Unsupported,
+    /// Nobody who is known: a shared service asks for a token, and none came, or a wrong one.
+    Unauthenticated,
     /// A limit was reached.
     Limit,
     /// The policy changed while the connection was open.
@@ -61,7 +63,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the list.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Listed,
         Self::Open,
         Self::Audit,
@@ -79,6 +81,7 @@ impl Reason {
         Self::NotHttp,
         Self::Udp,
         Self::Unsupported,
+        Self::Unauthenticated,
         Self::Limit,
         Self::Revoked,
         Self::SelfAddress,
@@ -110,6 +113,7 @@ impl Reason {
             Self::NotHttp => "not-http",
             Self::Udp => "udp",
             Self::Unsupported => "unsupported",
+            Self::Unauthenticated => "unauthenticated",
             Self::Limit => "limit",
             Self::Revoked => "revoked",
             Self::SelfAddress => "self",

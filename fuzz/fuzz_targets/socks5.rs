@@ -1,12 +1,17 @@
-//! SOCKS5 greetings and requests: more bytes do not change what was decided.
+//! SOCKS5 greetings, logins and requests: more bytes do not change what was decided.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use netbox_config::{Host, Target, Via};
-use netbox_proxy::fuzzing::{socks5_greeting, socks5_request};
+use netbox_proxy::fuzzing::{proxy_authorization, socks5_greeting, socks5_login, socks5_request};
 
 fuzz_target!(|bytes: &[u8]| {
+    // Whatever it is, it is hashed or refused.
+    let _ = proxy_authorization(bytes);
     for end in 0..bytes.len().min(300) {
+        if let Some(decided) = socks5_login(&bytes[..end]) {
+            assert_eq!(socks5_login(bytes), Some(decided));
+        }
         if let Some(decided) = socks5_greeting(&bytes[..end]) {
             assert_eq!(socks5_greeting(bytes), Some(decided));
         }

@@ -27,6 +27,7 @@ use tokio::time::timeout;
 use crate::callers::Origin;
 use crate::events::DecisionEvent;
 use crate::first_bytes::is_token;
+use crate::service::credentials::Entrance;
 use crate::session::Session;
 use crate::socket::{self, Connection};
 
@@ -35,7 +36,13 @@ const MAX_EXCERPT: usize = 512;
 
 /// Carries one connection to its end. Dropping it ends the connection and writes its events. It counts as undelivered
 /// before the future is first polled.
-pub(crate) fn handle(session: Arc<Session>, stream: TcpStream) -> impl Future<Output = ()> + Send {
+///
+/// `entrance`: what is asked of whoever comes in, at a listener of the shared service.
+pub(crate) fn handle(
+    session: Arc<Session>,
+    entrance: Option<Arc<Entrance>>,
+    stream: TcpStream,
+) -> impl Future<Output = ()> + Send {
     socket::no_delay(&stream);
     // On this machine nobody vanishes without a word.
     if stream.peer_addr().is_ok_and(|peer| !peer.ip().to_canonical().is_loopback()) {
@@ -44,6 +51,7 @@ pub(crate) fn handle(session: Arc<Session>, stream: TcpStream) -> impl Future<Ou
     let (origin, flow) = (Origin::at_listener(&session.callers, &stream), session.enter());
     let mut client = Connection::of_client(&session, stream, origin, Arc::clone(&flow));
     async move {
+        let token = entrance.as_ref().and_then(|entrance| entrance.token.as_ref());
         let first = tokio::select! {
             biased;
             first = session.while_half_open(timeout(session.limits.silence, client.fill())) => first,
@@ -55,9 +63,9 @@ pub(crate) fn handle(session: Arc<Session>, stream: TcpStream) -> impl Future<Ou
             _ => return,
         }
         match client.buffer.first() {
-            Some(&socks5::VERSION) => socks5::serve(session, client, flow).await,
+            Some(&socks5::VERSION) => socks5::serve(session, token, client, flow).await,
             // Servers skip empty lines before a request (RFC 9112 §2.2).
-            Some(&byte) if is_token(byte) || byte == b'\r' => requests::serve(session, client, flow).await,
+            Some(&byte) if is_token(byte) || byte == b'\r' => requests::serve(session, token, client, flow).await,
             first => {
                 let foreign = matches!(first, Some(&(SOCKS4 | TLS)));
                 refused(

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
+use netbox_config::service::TokenHash;
 use netbox_config::{HostPort, Target};
 use tokio::sync::Notify;
 
@@ -44,9 +45,15 @@ struct Live {
 impl Flows {
     /// A new one, until its last handle is dropped.
     pub(crate) fn enter(&self, quota: &Arc<Quota>) -> Arc<Flow> {
+        self.enter_with(quota, None)
+    }
+
+    /// The same, of somebody who has proved this token.
+    pub(crate) fn enter_with(&self, quota: &Arc<Quota>, bearer: Option<TokenHash>) -> Arc<Flow> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let flow = Arc::new(Flow {
             number,
+            bearer,
             flows: Arc::clone(&self.live),
             quota: Arc::clone(quota),
             seen: Mutex::default(),
@@ -88,6 +95,8 @@ impl Flows {
 #[derive(Debug)]
 pub(crate) struct Flow {
     number: u64,
+    /// The token that whoever opened it has proved, where one was asked for.
+    bearer: Option<TokenHash>,
     flows: Arc<Live>,
     /// Its tenant's.
     quota: Arc<Quota>,
@@ -155,6 +164,11 @@ impl Flow {
         let counts = Arc::new(Counts::of(&self.quota));
         lock(&self.seen).counts = Some(Arc::clone(&counts));
         counts
+    }
+
+    /// The token with which it was opened.
+    pub(crate) fn bearer(&self) -> Option<TokenHash> {
+        self.bearer
     }
 
     /// What is known of it.

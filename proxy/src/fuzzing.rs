@@ -15,6 +15,7 @@ use crate::http::body::Chunks;
 use crate::http::head::{HeadScan, Lines};
 use crate::http::request::{Form, RequestHead};
 use crate::http::response::ResponseHead;
+use crate::service::credentials::Proof;
 
 /// What was made of a request.
 #[derive(Debug)]
@@ -108,10 +109,22 @@ fn reframe(parts: &[&[u8]]) -> Option<(BytesMut, BytesMut)> {
     chunks.is_done().then_some((output, input))
 }
 
+/// Whether a user name and password of SOCKS5 are one, and how many bytes of it were taken.
+#[must_use]
+pub fn socks5_login(bytes: &[u8]) -> Option<Result<usize, ()>> {
+    socks5::login(bytes).map_err(drop).transpose().map(|read| read.map(|(_, length)| length))
+}
+
+/// Whether the value of a `Proxy-Authorization` field holds something that could be a token.
+#[must_use]
+pub fn proxy_authorization(value: &[u8]) -> bool {
+    Proof::of_fields(std::iter::once(value)).is_some()
+}
+
 /// What a SOCKS5 greeting is, and how many bytes of it were taken.
 #[must_use]
 pub fn socks5_greeting(bytes: &[u8]) -> Option<Result<usize, ()>> {
-    socks5::greeting(bytes).map_err(drop).transpose().map(|read| read.map(|((), length)| length))
+    socks5::greeting(bytes, 0).map_err(drop).transpose().map(|read| read.map(|((), length)| length))
 }
 
 /// Whom a SOCKS5 request is for, and how many bytes of it were taken.

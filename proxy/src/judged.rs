@@ -224,9 +224,9 @@ impl Judged {
     async fn requests(self, grant: Grant, would: Option<Reason>, upstream: Option<Dialed>) {
         let address = upstream.as_ref().map(|upstream| upstream.address);
         let upstream = upstream.map(|upstream| Connection::new(upstream.stream));
-        let door = JudgedHttp::new(Arc::clone(&self.session), self.flow, grant, would, self.record, address);
+        let mut door = JudgedHttp::new(Arc::clone(&self.session), self.flow, grant, would, self.record, address);
         // In a box, so that a tunnel does not pay for the size of an exchange.
-        Box::pin(exchange(self.client, upstream, door, &self.session)).await;
+        Box::pin(exchange(self.client, upstream, &mut door, &self.session)).await;
     }
 
     fn saw(&mut self, first: &FirstBytes) {

@@ -50,6 +50,7 @@ mod record;
 mod refuse;
 pub mod resolve;
 mod serve;
+pub mod service;
 pub mod session;
 mod socket;
 mod tally;

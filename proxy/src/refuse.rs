@@ -23,6 +23,8 @@ pub(crate) enum Telling {
     Socks5(Reply),
     /// That SOCKS5 offers no method which netbox takes (RFC 1928 §3).
     Socks5NoMethod,
+    /// That SOCKS5 proves nothing (RFC 1929 §2).
+    Socks5NoToken,
     /// A reset.
     Reset,
 }
@@ -34,6 +36,7 @@ pub(crate) async fn refuse(client: Connection, telling: Telling) {
         Telling::Tls => ACCESS_DENIED.to_vec(),
         Telling::Socks5(reply) => reply.bytes().to_vec(),
         Telling::Socks5NoMethod => socks5::NO_METHOD.to_vec(),
+        Telling::Socks5NoToken => socks5::WRONG_TOKEN.to_vec(),
         Telling::Reset => return socket::reset(client.stream),
     };
     // An error means that the program has gone away.
@@ -74,6 +77,7 @@ fn explanation(reason: Reason) -> &'static str {
         Reason::NotHttp => "only HTTP/1 is let through on this port",
         Reason::Udp => "UDP is not let through",
         Reason::Unsupported => "netbox does not carry this protocol",
+        Reason::Unauthenticated => "no token came with it that is known here",
         Reason::Limit => "there are too many connections, or new names below a wildcard, at once",
         Reason::Revoked => "the policy has changed",
         Reason::SelfAddress => "it is this machine's own address, or netbox itself",

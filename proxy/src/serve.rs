@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use crate::original_destination::original_destination;
 use crate::published::Published;
+use crate::service::credentials::Entrance;
 use crate::session::Session;
 use crate::{capture, dns, explicit, host_port, published, socket};
 
@@ -45,6 +46,8 @@ pub struct Listeners {
     pub dns_tcp: Vec<TcpListener>,
     /// Where programs find a proxy that are told of one: HTTP and SOCKS5.
     pub explicit: Vec<TcpListener>,
+    /// Where plain clients of the shared service come in, and what is asked of them.
+    pub clients: Vec<(TcpListener, Arc<Entrance>)>,
     /// Where programs find a port of the host's loopback, and which.
     pub host_ports: Vec<(TcpListener, HostPort)>,
     /// Sockets of the host's, where its programs find a port of the sandbox's, and which.
@@ -88,13 +91,15 @@ pub async fn serve_until(
         names.spawn(dns::serve_tcp(Arc::clone(&session.names), into_tokio(listener)?));
     }
     let capture = listeners.capture.into_iter().map(|listener| (Way::Captured, listener));
-    let explicit = listeners.explicit.into_iter().map(|listener| (Way::Explicit, listener));
+    let explicit = listeners.explicit.into_iter().map(|listener| (Way::Explicit(None), listener));
+    let clients = listeners.clients.into_iter();
+    let clients = clients.map(|(listener, entrance)| (Way::Explicit(Some(entrance)), listener));
     let host_ports = listeners.host_ports.into_iter().map(|(listener, door)| (Way::HostPort(Arc::new(door)), listener));
     let places = Arc::new(Semaphore::new((session.limits.connections / PUBLISHED_PART).max(1)));
     let published = |port| Way::Published(Arc::new(port), Arc::clone(&places));
     let published = listeners.published.into_iter().map(|(listener, port)| (published(port), listener));
     let shared = listeners.shared;
-    let listeners = capture.chain(explicit).chain(host_ports).chain(published);
+    let listeners = capture.chain(explicit).chain(clients).chain(host_ports).chain(published);
     let listeners = listeners.map(|(way, listener)| Ok((way, into_tokio(listener)?)));
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
     let mut connections = JoinSet::new();
@@ -142,7 +147,8 @@ async fn outlive(connections: &mut JoinSet<()>) {
 #[derive(Clone)]
 enum Way {
     Captured,
-    Explicit,
+    /// With what is asked of clients, if anything.
+    Explicit(Option<Arc<Entrance>>),
     HostPort(Arc<HostPort>),
     /// With the places that all of them share.
     Published(Arc<Published>, Arc<Semaphore>),
@@ -212,9 +218,9 @@ fn accept(session: &Arc<Session>, way: &Way, stream: TcpStream, connections: &mu
             // Without an original destination there is nothing to judge.
             Err(_) => socket::reset(stream),
         },
-        Way::Explicit if full => explicit::refuse_over_limit(session, stream),
-        Way::Explicit => {
-            connections.spawn(explicit::handle(Arc::clone(session), stream));
+        Way::Explicit(_) if full => explicit::refuse_over_limit(session, stream),
+        Way::Explicit(entrance) => {
+            connections.spawn(explicit::handle(Arc::clone(session), entrance.clone(), stream));
         }
         Way::HostPort(door) if full => host_port::refuse_over_limit(session, stream, door),
         Way::HostPort(door) => {

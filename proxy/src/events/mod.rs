@@ -360,6 +360,17 @@ impl Events {
         self.decision_of(decision, || None);
     }
 
+    /// The same, written only while there is some of this budget.
+    pub(crate) fn decision_within(&self, budget: &Budget, decision: DecisionEvent) {
+        if budget.take() {
+            return self.decision(decision);
+        }
+        if let Some(writer) = &self.shared.writer {
+            writer.drop_one();
+        }
+        self.sums().decision(decision);
+    }
+
     /// The same, about whoever `who` says, which is asked if the event is written.
     pub(crate) fn decision_of(&self, mut decision: DecisionEvent, who: impl FnOnce() -> Option<Process>) {
         if Verdict::of(decision.reason) == Verdict::Allow || self.shared.refusals.take() {

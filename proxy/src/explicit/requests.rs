@@ -11,8 +11,9 @@ use netbox_config::{Policy, Reason, Refusal, Target, Via};
 use super::connect;
 use crate::agreement::{self, Agreement};
 use crate::callers::Origin;
+use crate::events::DecisionEvent;
 use crate::first_bytes::FirstBytes;
-use crate::flow::{Asked, Flow};
+use crate::flow::{Asked, Flow, Revocation};
 use crate::http::answer::Answer;
 use crate::http::exchange::{Door, exchange};
 use crate::http::head::HeadError;
@@ -20,21 +21,31 @@ use crate::http::request::{Form, RequestHead};
 use crate::pipeline::{self, Grant, OpenError};
 use crate::record::Record;
 use crate::refuse::Telling;
+use crate::service::credentials::{Bearer, Proof, TokenDoor, TurnedAway};
 use crate::session::Session;
 use crate::socket::Connection;
 
 /// Carries a connection that speaks HTTP: requests one after the other, until one of them is CONNECT.
-pub(crate) async fn serve(session: Arc<Session>, client: Connection, flow: Arc<Flow>) {
+pub(crate) async fn serve(session: Arc<Session>, token: Option<&TokenDoor>, client: Connection, flow: Arc<Flow>) {
     let origin = client.origin.clone();
-    let door = Requests { session: Arc::clone(&session), origin, flow: Arc::clone(&flow), way: None, last: None };
+    let (outside, in_charge) = (&session, Arc::clone(&session));
+    let mut door = Requests { outside, token, bearer: None, session: in_charge, origin, flow, way: None, last: None };
     // In a box, so that a tunnel does not pay for the size of an exchange.
-    if let Some((client, request)) = Box::pin(exchange(client, None, door, &session)).await {
+    if let Some((client, request)) = Box::pin(exchange(client, None, &mut door, &session)).await {
+        let Requests { session, flow, .. } = door;
         connect::serve(session, client, flow, request).await;
     }
 }
 
 /// Judges the requests of one connection.
-struct Requests {
+struct Requests<'a> {
+    /// Whom it is told that nobody known has asked.
+    outside: &'a Session,
+    /// What has to be proved, if anything.
+    token: Option<&'a TokenDoor>,
+    /// Who asked last.
+    bearer: Option<Bearer>,
+    /// Whose the request is: the bearer's, where one is needed.
     session: Arc<Session>,
     origin: Origin,
     flow: Arc<Flow>,
@@ -64,7 +75,7 @@ struct Last {
     reused: bool,
 }
 
-impl Requests {
+impl Requests<'_> {
     /// What must hold besides the target: a protocol for the port, and a `Host` that says the same.
     fn agrees(&self, grant: &Grant, request: &RequestHead) -> Result<Option<Reason>, Refusal> {
         let Grant { policy, permit } = grant;
@@ -84,7 +95,41 @@ impl Requests {
     }
 }
 
-impl Door for Requests {
+impl Door for Requests<'_> {
+    /// Every request is asked anew: the next one on a connection may be somebody else's.
+    async fn identify(&mut self, client: &mut Connection, request: &RequestHead) -> Result<(), Answer> {
+        let Some(door) = self.token else { return Ok(()) };
+        let proof = Proof::of_fields(request.proxy_authorization());
+        match door.enter(proof, self.bearer.as_ref()).await {
+            Ok(bearer) => {
+                if !Arc::ptr_eq(&bearer.flow, &self.flow) {
+                    // A connection that was made for one role carries nothing of another.
+                    self.way = None;
+                    self.session = Arc::clone(&bearer.session);
+                    self.flow = Arc::clone(&bearer.flow);
+                    client.flow = Some(Arc::clone(&bearer.flow));
+                }
+                self.bearer = Some(bearer);
+                Ok(())
+            }
+            Err(TurnedAway::Unproved) => {
+                let (host, port, via) = asked_for(request);
+                door.tell(&self.outside.events, host, port, via);
+                Err(Answer::unauthenticated())
+            }
+            Err(TurnedAway::Full(session)) => {
+                let (host, port, via) = asked_for(request);
+                let event = DecisionEvent::new(session.events.next_id(), host, port, via, Reason::Limit);
+                session.events.decision(event);
+                Err(Answer::full())
+            }
+        }
+    }
+
+    fn revocation(&self) -> Revocation {
+        self.bearer.as_ref().map_or_else(Revocation::never, |bearer| bearer.flow.revocation())
+    }
+
     async fn admit(&mut self, request: &RequestHead, upstream: &mut Option<Connection>) -> Result<Record, Telling> {
         let since = Instant::now();
         let told = |answer| Telling::Http(answer, Some(request.method.clone()));
@@ -166,6 +211,17 @@ impl Door for Requests {
                 Telling::Http(Answer::unanswered(target), Some(method.clone()))
             }
             _ => Telling::Reset,
+        }
+    }
+}
+
+/// What a request is for, as far as it says so.
+fn asked_for(request: &RequestHead) -> (String, Option<u16>, Via) {
+    match &request.form {
+        Form::Authority(host, port) => (host.to_string(), Some(port.get()), Via::Connect),
+        Form::Absolute(authority, _) => (authority.host.to_string(), Some(authority.http_port().get()), Via::Http),
+        Form::Origin(_) | Form::Asterisk => {
+            (request.host.as_ref().map(ToString::to_string).unwrap_or_default(), None, Via::Http)
         }
     }
 }

@@ -1,4 +1,5 @@
-//! SOCKS5 (RFC 1928): CONNECT without authentication, to names and addresses.
+//! SOCKS5 (RFC 1928): CONNECT to names and addresses, without authentication or, where a token is asked for, with that as the
+//! password (RFC 1929).
 //!
 //! A name is parsed by the one parser of hosts, and so is an address that is written out where a name should stand, as
 //! browsers send it.
@@ -13,6 +14,7 @@ use tokio::time::timeout;
 use super::opened::{Shut, open};
 use crate::flow::Flow;
 use crate::refuse::{Telling, refuse};
+use crate::service::credentials::{Bearer, Proof, TokenDoor, TurnedAway};
 use crate::session::Session;
 use crate::socket::{self, Connection};
 
@@ -22,6 +24,12 @@ pub(crate) const VERSION: u8 = 5;
 /// The method that needs nothing, and the answer where it is not offered (RFC 1928 §3).
 const NO_AUTHENTICATION: u8 = 0;
 pub(crate) const NO_METHOD: [u8; 2] = [VERSION, 0xff];
+
+/// The method with a user name and a password (RFC 1929), and the answer where the password is no token that is known.
+const PASSWORD: u8 = 2;
+const LOGIN_VERSION: u8 = 1;
+const LOGGED_IN: [u8; 2] = [LOGIN_VERSION, 0];
+pub(crate) const WRONG_TOKEN: [u8; 2] = [LOGIN_VERSION, 1];
 
 /// RFC 1928 §4.
 const CONNECT: u8 = 1;
@@ -74,11 +82,16 @@ pub(crate) struct Refused {
 }
 
 /// Carries a connection whose first byte is [`VERSION`].
-pub(crate) async fn serve(session: Arc<Session>, mut client: Connection, flow: Arc<Flow>) {
+pub(crate) async fn serve(session: Arc<Session>, token: Option<&TokenDoor>, mut client: Connection, flow: Arc<Flow>) {
     let deadline = session.limits.head;
-    let shaken = session.while_half_open(timeout(deadline, shake_hands(&mut client))).await;
-    let (host, port) = match shaken {
-        Some(Ok(Some(Ok(target)))) => target,
+    let shaken = session.while_half_open(timeout(deadline, shake_hands(&mut client, token))).await;
+    let (host, port, bearer) = match shaken {
+        Some(Ok(Some(Ok(asked)))) => asked,
+        Some(Ok(Some(Err(Refused { telling, reason: Reason::Unauthenticated, .. })))) => {
+            let known = token.inspect(|door| door.tell(&session.events, String::new(), None, Via::Socks5));
+            debug_assert!(known.is_some(), "nobody else asks for a token");
+            return refuse(client, telling).await;
+        }
         Some(Ok(Some(Err(Refused { telling, reason, text })))) => {
             super::refused(&session, &client.origin, Via::Socks5, &text, reason);
             return refuse(client, telling).await;
@@ -91,6 +104,14 @@ pub(crate) async fn serve(session: Arc<Session>, mut client: Connection, flow: A
             return socket::reset(client.stream);
         }
     };
+    // From here on it is the bearer's.
+    let (session, flow) = match bearer {
+        Some(bearer) => {
+            client.flow = Some(Arc::clone(&bearer.flow));
+            (bearer.session, bearer.flow)
+        }
+        None => (session, flow),
+    };
     let reply = match open(&session, &client.origin, &flow, host, port, Via::Socks5).await {
         Ok(opened) => match socket::write_all(&client.stream, &Reply::Succeeded.bytes()).await {
             Ok(()) => return opened.carry(session, client, flow).await,
@@ -102,18 +123,35 @@ pub(crate) async fn serve(session: Arc<Session>, mut client: Connection, flow: A
     refuse(client, Telling::Socks5(reply)).await;
 }
 
-/// The greeting, its answer, and the request. What the client sent behind it stays in the buffer. `None`: it has ended
-/// the connection.
-async fn shake_hands(client: &mut Connection) -> Option<Result<(Host, Port), Refused>> {
-    match next(client, greeting).await? {
-        Ok(()) => socket::write_all(&client.stream, &[VERSION, NO_AUTHENTICATION]).await.ok()?,
+/// What a client asks for, and who it is, where that has to be proved.
+type Asked = (Host, Port, Option<Bearer>);
+
+/// The greeting, its answer, the token where one is asked for, and the request. What the client sent behind it stays in the
+/// buffer. `None`: it has ended the connection.
+async fn shake_hands(client: &mut Connection, token: Option<&TokenDoor>) -> Option<Result<Asked, Refused>> {
+    let method = if token.is_some() { PASSWORD } else { NO_AUTHENTICATION };
+    match next(client, |bytes| greeting(bytes, method)).await? {
+        Ok(()) => socket::write_all(&client.stream, &[VERSION, method]).await.ok()?,
         Err(refused) => return Some(Err(refused)),
     }
-    next(client, request).await
+    let mut bearer = None;
+    if let Some(door) = token {
+        let proof = match next(client, login).await? {
+            Ok(proof) => proof,
+            Err(refused) => return Some(Err(refused)),
+        };
+        match door.enter(Some(proof), None).await {
+            Ok(entered) => bearer = Some(entered),
+            Err(TurnedAway::Unproved) => return Some(Err(Refused::wrong_token(Reason::Unauthenticated))),
+            Err(TurnedAway::Full(_)) => return Some(Err(Refused::wrong_token(Reason::Limit))),
+        }
+        socket::write_all(&client.stream, &LOGGED_IN).await.ok()?;
+    }
+    Some(next(client, request).await?.map(|(host, port)| (host, port, bearer)))
 }
 
 /// Waits for a whole message, and takes it off the buffer.
-async fn next<T>(client: &mut Connection, parse: fn(&[u8]) -> Parsed<T>) -> Option<Result<T, Refused>> {
+async fn next<T>(client: &mut Connection, parse: impl Fn(&[u8]) -> Parsed<T>) -> Option<Result<T, Refused>> {
     loop {
         match parse(&client.buffer) {
             Err(refused) => return Some(Err(refused)),
@@ -129,19 +167,39 @@ async fn next<T>(client: &mut Connection, parse: fn(&[u8]) -> Parsed<T>) -> Opti
     }
 }
 
-/// Version, number of methods, methods.
-pub(crate) fn greeting(bytes: &[u8]) -> Parsed<()> {
+impl Refused {
+    fn wrong_token(reason: Reason) -> Self {
+        Self { telling: Telling::Socks5NoToken, reason, text: Vec::new() }
+    }
+}
+
+/// Version, number of methods, methods. The one that is wanted has to be among them.
+pub(crate) fn greeting(bytes: &[u8], wanted: u8) -> Parsed<()> {
     let refused = |reason| Err(Refused { telling: Telling::Socks5NoMethod, reason, text: Vec::new() });
     match bytes {
         [VERSION, 0, ..] => refused(Reason::Malformed),
         [VERSION, count, rest @ ..] => match rest.get(..usize::from(*count)) {
             None => Ok(None),
-            Some(methods) if methods.contains(&NO_AUTHENTICATION) => Ok(Some(((), 2 + methods.len()))),
+            Some(methods) if methods.contains(&wanted) => Ok(Some(((), 2 + methods.len()))),
+            Some(_) if wanted == PASSWORD => refused(Reason::Unauthenticated),
             Some(_) => refused(Reason::Unsupported),
         },
         [] | [VERSION] => Ok(None),
         _ => refused(Reason::Malformed),
     }
+}
+
+/// Version, length of the user's name, the name, length of the password, the password. The name says nothing.
+pub(crate) fn login(bytes: &[u8]) -> Parsed<Proof> {
+    let (user_length, rest) = match bytes {
+        [LOGIN_VERSION, length, rest @ ..] => (usize::from(*length), rest),
+        [] | [LOGIN_VERSION] => return Ok(None),
+        _ => return Err(Refused::wrong_token(Reason::Malformed)),
+    };
+    let Some([password_length, rest @ ..]) = rest.get(user_length..) else { return Ok(None) };
+    let password_length = usize::from(*password_length);
+    let Some(password) = rest.get(..password_length) else { return Ok(None) };
+    Ok(Some((Proof::of(password), 3 + user_length + password_length)))
 }
 
 /// Version, command, a zero, address type, address, port.

@@ -7,6 +7,7 @@ mod requests;
 mod socks5;
 mod splits;
 mod targets;
+mod tokens;
 
 use netbox_config::Mode;
 use serde_json::Value;

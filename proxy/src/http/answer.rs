@@ -1,4 +1,4 @@
-//! The responses that netbox gives itself. Every one of them closes the connection.
+//! The responses that netbox gives itself. Every one of them closes the connection, but for the one that asks for a token.
 
 use std::fmt::Write as _;
 
@@ -15,8 +15,14 @@ pub(crate) struct Answer {
     status: &'static str,
     /// The error type of `Proxy-Status` (RFC 9209 §2.3).
     error: &'static str,
+    /// Whether it asks for a token.
+    challenges: bool,
     text: String,
 }
+
+/// In which ways a token can be sent (RFC 9110 §11.7.1). The one that every client knows comes first.
+const CHALLENGES: &str =
+    "Proxy-Authenticate: Basic realm=\"netbox\", charset=\"UTF-8\"\r\nProxy-Authenticate: Bearer realm=\"netbox\"\r\n";
 
 impl Answer {
     /// What the policy refuses: 403.
@@ -32,7 +38,7 @@ impl Answer {
         if let Some(hint) = refusal.hint(target) {
             let _ = writeln!(text, "hint: `--allow {hint}` would allow it");
         }
-        Self { status: "403 Forbidden", error: "http_request_denied", text }
+        Self { status: "403 Forbidden", error: "http_request_denied", challenges: false, text }
     }
 
     /// What is permitted and cannot be reached: 502, or 504 where time ran out.
@@ -44,13 +50,13 @@ impl Answer {
             Reason::Timeout => ("504 Gateway Timeout", "connection_timeout"),
             _ => (BAD_GATEWAY, "proxy_internal_error"),
         };
-        Self { status, error, text: format!("netbox: {}\n", failure(&target.to_string(), reason)) }
+        Self { status, error, challenges: false, text: format!("netbox: {}\n", failure(&target.to_string(), reason)) }
     }
 
     /// What is permitted and was sent, and got no response that could be passed on: 502.
     pub(crate) fn unanswered(target: &Target) -> Self {
         let text = format!("netbox: `{target}` is allowed, and gave no whole and well-formed response\n");
-        Self { status: BAD_GATEWAY, error: "http_response_incomplete", text }
+        Self { status: BAD_GATEWAY, error: "http_response_incomplete", challenges: false, text }
     }
 
     /// What cannot be parsed, or not in one way only: 400, 431 or 501.
@@ -60,17 +66,51 @@ impl Answer {
             HeadError::TooLarge => "431 Request Header Fields Too Large",
             HeadError::Unsupported(_) => "501 Not Implemented",
         };
-        Self { status, error: "http_request_error", text: format!("netbox: the request is refused: {error}\n") }
+        Self {
+            status,
+            error: "http_request_error",
+            challenges: false,
+            text: format!("netbox: the request is refused: {error}\n"),
+        }
+    }
+
+    /// What lacks a token, or has one that is not known: 407.
+    pub(crate) fn unauthenticated() -> Self {
+        let text = "netbox: nobody is let in here without a token (unauthenticated)\n\
+                    hint: give it as the password of the proxy: `http://netbox:TOKEN@HOST:PORT`\n";
+        let status = "407 Proxy Authentication Required";
+        Self { status, error: "http_request_denied", challenges: true, text: text.to_owned() }
+    }
+
+    /// What has proved its role, which has as many connections as it may have: 403.
+    pub(crate) fn full() -> Self {
+        let text = "netbox: the role has as many connections as it may have (limit)\n".to_owned();
+        Self { status: "403 Forbidden", error: "http_request_denied", challenges: false, text }
+    }
+
+    /// Whether it asks for a token, with which the same client may come again.
+    pub(crate) fn asks_for_a_token(&self) -> bool {
+        self.challenges
     }
 
     /// The response; without the body, where it answers HEAD.
     pub(crate) fn bytes(&self, method: Option<&str>) -> Vec<u8> {
+        self.written(method, "close")
+    }
+
+    /// The same, and the connection goes on.
+    pub(crate) fn bytes_and_on(&self, method: Option<&str>) -> Vec<u8> {
+        self.written(method, "keep-alive")
+    }
+
+    fn written(&self, method: Option<&str>, connection: &str) -> Vec<u8> {
         let mut out = format!(
             "HTTP/1.1 {}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
-             Proxy-Status: netbox; error={}\r\nConnection: close\r\n\r\n",
+             Proxy-Status: netbox; error={}\r\n{}Connection: {connection}\r\n\r\n",
             self.status,
             self.text.len(),
             self.error,
+            if self.challenges { CHALLENGES } else { "" },
         );
         if method != Some("HEAD") {
             out.push_str(&self.text);

@@ -18,19 +18,21 @@ use std::future::{Future, pending};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use netbox_config::{Reason, Refusal};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::answer::Answer;
 use super::body::BodyError;
+use super::framing::Framing;
 use super::head::{HeadError, HeadScan, Lines};
 use super::relay::{self, RelayError, Sink, Source};
 use super::request::RequestHead;
 use super::response::ResponseHead;
 use crate::delivery::Undelivered;
 use crate::events::End;
+use crate::flow::Revocation;
 use crate::record::Record;
 use crate::refuse::{Telling, refuse};
 use crate::session::Session;
@@ -39,6 +41,12 @@ use crate::tunnel::{Open, tunnel};
 
 /// How much of the next request is read while an answer is awaited, to see that the client is still there.
 const READ_AHEAD: usize = 16 * 1024;
+
+/// How much of a body is read and thrown away, so that the connection goes on after a request that was turned away.
+const MOST_DISCARDED: usize = 64 * 1024;
+
+/// After how many requests that were turned away a connection ends. A client asks without a token once, and with one then.
+const MOST_TURNED_AWAY: usize = 16;
 
 /// How many interim responses may precede a final one.
 const MAX_INTERIM: usize = 32;
@@ -52,6 +60,21 @@ pub(crate) trait Door: Send {
         request: &RequestHead,
         upstream: &mut Option<Connection>,
     ) -> impl Future<Output = Result<Record, Telling>> + Send;
+
+    /// Says who asks, before anything else is made of the request. What is turned away is answered, and the next request of
+    /// the connection may be let in.
+    fn identify(
+        &mut self,
+        _client: &mut Connection,
+        _request: &RequestHead,
+    ) -> impl Future<Output = Result<(), Answer>> + Send {
+        async { Ok(()) }
+    }
+
+    /// Waits until whoever asked last may no longer ask.
+    fn revocation(&self) -> Revocation {
+        Revocation::never()
+    }
 
     /// Whether this request is none to be relayed: the exchange ends, and gives it back.
     fn leaves(&self, _request: &RequestHead) -> bool {
@@ -73,7 +96,7 @@ pub(crate) trait Door: Send {
 pub(crate) async fn exchange(
     mut client: Connection,
     upstream: Option<Connection>,
-    door: impl Door,
+    door: &mut impl Door,
     session: &Session,
 ) -> Option<(Connection, RequestHead)> {
     let revocation = client.revocation();
@@ -112,9 +135,10 @@ enum Ending {
 async fn relay_all(
     client: &mut Connection,
     mut upstream: Option<Connection>,
-    mut door: impl Door,
+    door: &mut impl Door,
     session: &Session,
 ) -> Ending {
+    let mut turned_away = 0;
     loop {
         let (bytes, request) = match next_head(client, upstream.as_mut(), session).await {
             Next::Head(head) => {
@@ -130,17 +154,38 @@ async fn relay_all(
             Next::Reset => return reset(upstream),
         };
         let request = match request {
-            Ok(request) if door.leaves(&request) => return Ending::Left(request),
             Ok(request) => request,
             Err(error) => return Ending::Refuse(door.unreadable(&error, &bytes)),
         };
         drop(bytes);
+        if let Err(answer) = door.identify(client, &request).await {
+            turned_away += 1;
+            let goes_on = answer.asks_for_a_token() && turned_away < MOST_TURNED_AWAY && request.wants_to_persist();
+            let Some(body) = bounded_body(client, &request).filter(|_| goes_on) else {
+                return Ending::Refuse(Telling::Http(answer, Some(request.method)));
+            };
+            let bytes = answer.bytes_and_on(Some(&request.method));
+            let is_told = socket::write_all(&client.stream, &bytes).await.is_ok();
+            if is_told && discard(client, body, session).await {
+                continue;
+            }
+            return Ending::Finish;
+        }
+        if door.leaves(&request) {
+            return Ending::Left(request);
+        }
+        let revocation = door.revocation();
         let mut record = match door.admit(&request, &mut upstream).await {
             Ok(record) => record,
             Err(telling) => return Ending::Refuse(telling),
         };
         let Some(server) = &mut upstream else { return Ending::Refuse(door.failed()) };
-        match relay_one(client, server, &request, &mut record, session).await {
+        let ended = tokio::select! {
+            biased;
+            () = revocation => return reset(upstream),
+            ended = relay_one(client, server, &request, &mut record, session) => ended,
+        };
+        match ended {
             Ended::Whole => record.end(End::Done),
             Ended::Last(end) => {
                 record.end(end);
@@ -175,6 +220,34 @@ async fn relay_all(
             client.buffer = BytesMut::new();
         }
     }
+}
+
+/// How long the body of a request is that was turned away, where another request can follow it. `None`: it cannot be told
+/// where that would begin, or only after too much of this one.
+fn bounded_body(client: &Connection, request: &RequestHead) -> Option<usize> {
+    match request.framing {
+        // What came behind CONNECT is meant for a tunnel, and must not be taken for a request.
+        Framing::Length(0) if request.method == "CONNECT" => client.buffer.is_empty().then_some(0),
+        // Whoever waits for a word may leave the body out, or not.
+        Framing::Length(1..) if request.expects_a_word() => None,
+        Framing::Length(length) => usize::try_from(length).ok().filter(|length| *length <= MOST_DISCARDED),
+        Framing::Chunked | Framing::UntilClose => None,
+    }
+}
+
+/// Reads so much of a body and throws it away. Whether all of it came.
+async fn discard(client: &mut Connection, mut left: usize, session: &Session) -> bool {
+    let discard = async {
+        loop {
+            let here = left.min(client.buffer.len());
+            client.buffer.advance(here);
+            left -= here;
+            if left == 0 || !matches!(client.fill().await, Ok(1..)) {
+                return left == 0;
+            }
+        }
+    };
+    session.while_half_open(timeout(session.limits.head, discard)).await.is_some_and(|all| all.unwrap_or(false))
 }
 
 fn reset(upstream: Option<Connection>) -> Ending {

@@ -82,6 +82,16 @@ impl RequestHead {
         }
     }
 
+    /// The values of `Proxy-Authorization`.
+    pub(crate) fn proxy_authorization(&self) -> impl Iterator<Item = &[u8]> {
+        self.fields.all("proxy-authorization")
+    }
+
+    /// Whether the client waits for a word before it sends the body (RFC 9110 §10.1.1).
+    pub(crate) fn expects_a_word(&self) -> bool {
+        self.fields.all("expect").next().is_some()
+    }
+
     /// The protocols that the client asks to change to, as they are asked for upstream; `None` if there are none.
     ///
     /// Never another HTTP: what followed would be requests that nobody judges. So `h2c` is taken out

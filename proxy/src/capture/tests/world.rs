@@ -21,6 +21,7 @@ use crate::events::{Events, SessionId};
 use crate::explicit;
 use crate::facts::Facts;
 use crate::resolve::{LookupError, Pending, Resolver};
+use crate::service::credentials::Entrance;
 use crate::session::{Limits, Session};
 use crate::turns::Asked;
 
@@ -64,6 +65,8 @@ impl Dialer for Net {
 pub struct World {
     pub session: Arc<Session>,
     pub net: Arc<Net>,
+    /// What is asked of those who come in by the explicit listener.
+    pub entrance: Option<Arc<Entrance>>,
     events: File,
     connections: Vec<JoinHandle<()>>,
 }
@@ -114,7 +117,7 @@ impl World {
         let facts = HostFacts { own: vec!["198.51.100.1".parse().unwrap()], ..HostFacts::default() };
         let mut session = Session::new(names, sink, Facts::fixed(facts));
         session.dialer = Arc::clone(&net) as _;
-        Self { session: Arc::new(session), net, events, connections: Vec::new() }
+        Self { session: Arc::new(session), net, entrance: None, events, connections: Vec::new() }
     }
 
     /// The same with other limits. Before any connection.
@@ -167,7 +170,11 @@ impl World {
     /// A program's connection to the explicit listener.
     pub async fn explicit(&mut self) -> TcpStream {
         let (client, accepted) = pair().await;
-        self.connections.push(tokio::spawn(explicit::handle(Arc::clone(&self.session), accepted)));
+        self.connections.push(tokio::spawn(explicit::handle(
+            Arc::clone(&self.session),
+            self.entrance.clone(),
+            accepted,
+        )));
         client
     }
 

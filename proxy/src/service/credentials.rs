@@ -1,0 +1,247 @@
+//! Who a plain client is: by the token that it proves, and by nothing else that it says.
+//!
+//! # Theory of operation
+//!
+//! 1. A token is 128 random bits ([`Token`]). It is shown once, to whoever makes it; the service knows its SHA-256. That is
+//!    enough: nobody can try 2^128 tokens, so a slow hash with a salt, as passwords need it, would add nothing but work to
+//!    each request.
+//! 2. A client sends it as the password of `Proxy-Authorization: Basic` (RFC 7617), as that of SOCKS5 (RFC 1929), or as
+//!    `Bearer` (RFC 6750). The name of the user beside it says nothing: a role is what the token is of.
+//! 3. What was sent is hashed at once ([`Proof`]) and compared with every hash that there is, each in constant time.
+//! 4. The client's connection becomes one of its role's session: it is judged by the role's policy, and told in the role's
+//!    events. On HTTP every request is asked anew, and the next one may be of another role.
+//! 5. A token that is taken away ends what was opened with it ([`Roles::replace`]).
+//!
+//! A token is not printed, logged or passed on: no type here shows it, and `Proxy-Authorization` is for this hop alone.
+
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use netbox_config::service::TokenHash;
+use netbox_config::{Reason, Via};
+
+use crate::budget::{Allowance, Budget};
+use crate::events::{DecisionEvent, Events};
+use crate::flow::Flow;
+use crate::session::Session;
+
+/// How many refused clients are told of: so many at once, and then one a second. Whoever reaches the port can have itself
+/// refused without end.
+const TOLD: Allowance = Allowance { most: 100, refill: Duration::from_secs(1) };
+
+/// The longest credential that is looked at, in bytes; a token has 39.
+const LONGEST: usize = 1024;
+
+/// With or without padding: clients differ, and the token is the same.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// A token, for whoever is to have it. Neither `Debug` nor `Display`: [`Token::reveal`] is the one way to see it.
+pub struct Token(String);
+
+impl Token {
+    /// What it begins with, so that programs which look for secrets in the wrong place find it.
+    pub const PREFIX: &'static str = "netbox_";
+
+    /// A new one: 128 bits of the kernel's random numbers.
+    ///
+    /// # Errors
+    /// Where the kernel gives none, which no supported one does.
+    pub fn random() -> io::Result<Self> {
+        let mut bits = [0; 16];
+        getrandom::fill(&mut bits).map_err(io::Error::other)?;
+        Ok(Self(format!("{}{:032x}", Self::PREFIX, u128::from_be_bytes(bits))))
+    }
+
+    /// The text. It is for the one who asked for it, and for nowhere else.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// What the service knows of it.
+    #[must_use]
+    pub fn hash(&self) -> TokenHash {
+        TokenHash::of(self.0.as_bytes())
+    }
+}
+
+/// What a client sent to prove who it is, hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Proof(TokenHash);
+
+impl Proof {
+    /// A password, or a token that stands alone.
+    pub(crate) fn of(token: &[u8]) -> Self {
+        Self(TokenHash::of(token))
+    }
+
+    /// What stands in `Proxy-Authorization`, given the values of all fields of that name. `None`: there is none, more than
+    /// one, or it is no credential of a kind that can hold a token.
+    pub(crate) fn of_fields<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
+        let (value, None) = (values.next()?.trim_ascii(), values.next()) else { return None };
+        if value.len() > LONGEST {
+            return None;
+        }
+        let space = value.iter().position(|byte| *byte == b' ')?;
+        let (scheme, credential) = value.split_at(space);
+        let credential = credential.trim_ascii_start();
+        if scheme.eq_ignore_ascii_case(b"bearer") {
+            return Some(Self::of(credential));
+        }
+        if !scheme.eq_ignore_ascii_case(b"basic") {
+            return None;
+        }
+        let decoded = BASE64.decode(credential).ok()?;
+        // A user's name holds no colon (RFC 7617 §2); a password may.
+        let colon = decoded.iter().position(|byte| *byte == b':')?;
+        Some(Self::of(&decoded[colon + 1..]))
+    }
+}
+
+/// One role, as the service carries it.
+#[derive(Clone)]
+pub struct Role {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What its bearers prove.
+    pub tokens: Vec<TokenHash>,
+    /// What carries them.
+    pub session: Arc<Session>,
+}
+
+/// The roles whose tokens are known. They may be replaced while clients are carried.
+pub struct Roles {
+    table: RwLock<Arc<Vec<Role>>>,
+    told: Budget,
+}
+
+impl Roles {
+    /// These roles.
+    #[must_use]
+    pub fn new(roles: Vec<Role>) -> Self {
+        Self { table: RwLock::new(Arc::new(roles)), told: Budget::new(TOLD) }
+    }
+
+    /// Puts others in their place. What was opened with a token that is none of the same role any more is ended, as
+    /// `revoked`. Gives the number of connections that it ends.
+    pub fn replace(&self, roles: Vec<Role>) -> usize {
+        let new = Arc::new(roles);
+        let old = std::mem::replace(&mut *self.table.write().unwrap_or_else(PoisonError::into_inner), Arc::clone(&new));
+        // Whoever comes in from now on is held against the new ones, or finds that they have changed: see `enter`.
+        let is_gone = |flow: &Arc<Flow>, session: &Arc<Session>| {
+            flow.bearer().is_some_and(|token| find(&new, token).is_none_or(|role| !Arc::ptr_eq(&role.session, session)))
+        };
+        let mut ended = 0;
+        for role in old.iter() {
+            for flow in
+                role.session.flows.live().iter().filter(|flow| !flow.is_revoked() && is_gone(flow, &role.session))
+            {
+                flow.revoke();
+                ended += 1;
+            }
+        }
+        ended
+    }
+
+    fn now(&self) -> Arc<Vec<Role>> {
+        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Goes through all of them, whichever it is.
+fn find(roles: &[Role], token: TokenHash) -> Option<&Role> {
+    let mut found = None;
+    for role in roles {
+        for known in &role.tokens {
+            if *known == token {
+                found = Some(role);
+            }
+        }
+    }
+    found
+}
+
+/// A listener's way to ask for a token.
+#[derive(Clone)]
+pub struct TokenDoor {
+    /// Whose tokens are known.
+    pub roles: Arc<Roles>,
+    /// The one role that it is for, if it is for one.
+    pub only: Option<Arc<str>>,
+}
+
+/// What is asked of whoever comes in at a listener for plain clients.
+#[derive(Clone)]
+pub struct Entrance {
+    /// A token, unless the listener alone says whose its clients are.
+    pub token: Option<TokenDoor>,
+}
+
+/// A client that has proved its role.
+#[derive(Clone)]
+pub(crate) struct Bearer {
+    pub(crate) session: Arc<Session>,
+    pub(crate) flow: Arc<Flow>,
+    proof: Proof,
+}
+
+/// Why a client is not let in.
+pub(crate) enum TurnedAway {
+    /// It has proved nothing.
+    Unproved,
+    /// Its role has as many connections as it may have.
+    Full(Arc<Session>),
+}
+
+impl TokenDoor {
+    /// Lets a client in that proves a role, if its role begins too many connections in a second a moment later. `before` is
+    /// who it was until now: where that is the same, it stays so.
+    pub(crate) async fn enter(&self, proof: Option<Proof>, before: Option<&Bearer>) -> Result<Bearer, TurnedAway> {
+        let bearer = self.admit(proof, before)?;
+        if before.is_none_or(|before| !Arc::ptr_eq(&before.flow, &bearer.flow))
+            && let Some(wait) = bearer.session.quota().connected()
+        {
+            tokio::time::sleep(wait).await;
+        }
+        Ok(bearer)
+    }
+
+    fn admit(&self, proof: Option<Proof>, before: Option<&Bearer>) -> Result<Bearer, TurnedAway> {
+        let proof = proof.ok_or(TurnedAway::Unproved)?;
+        loop {
+            let roles = self.roles.now();
+            let role = find(&roles, proof.0).filter(|role| self.only.as_ref().is_none_or(|only| *only == role.name));
+            let session = &role.ok_or(TurnedAway::Unproved)?.session;
+            let is_same = |before: &&Bearer| {
+                before.proof == proof && Arc::ptr_eq(&before.session, session) && !before.flow.is_revoked()
+            };
+            if let Some(before) = before.filter(is_same) {
+                return Ok(before.clone());
+            }
+            if !session.quota().has_room_beside(session.connections(), session.limits.connections) {
+                return Err(TurnedAway::Full(Arc::clone(session)));
+            }
+            let flow = session.flows.enter_with(session.quota(), Some(proof.0));
+            // Whoever replaces the roles from now on finds the flow.
+            if Arc::ptr_eq(&roles, &self.roles.now()) {
+                return Ok(Bearer { session: Arc::clone(session), flow, proof });
+            }
+        }
+    }
+
+    /// Tells of a client that was turned away with nothing proved, if there were not too many.
+    pub(crate) fn tell(&self, outside: &Events, host: String, port: Option<u16>, via: Via) {
+        let event = DecisionEvent::new(outside.next_id(), host, port, via, Reason::Unauthenticated);
+        outside.decision_within(&self.roles.told, event);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+use base64::engine::general_purpose::STANDARD as CODER;
+
+use super::*;
+use crate::capture::tests::world::World;
+
+fn proof(values: &[&str]) -> Option<Proof> {
+    Proof::of_fields(values.iter().map(|value| value.as_bytes()))
+}
+
+#[test]
+fn a_token_is_128_random_bits_that_are_known_by_their_hash() {
+    let (one, other) = (Token::random().unwrap(), Token::random().unwrap());
+    assert_ne!(one.reveal(), other.reveal());
+    let digits = one.reveal().strip_prefix(Token::PREFIX).unwrap();
+    assert!(digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    assert_eq!(Proof::of(one.reveal().as_bytes()).0, one.hash());
+    assert_ne!(one.hash(), other.hash());
+}
+
+#[test]
+fn a_token_is_the_password_of_whatever_user_or_stands_alone() {
+    let token = Some(Proof::of(b"token"));
+    let basic = |text: &str| format!("Basic {}", CODER.encode(text));
+    for value in [
+        basic("netbox:token"),
+        basic(":token"),
+        basic("any one at all:token"),
+        basic("netbox:token").replace("Basic ", "bAsIc   "),
+        basic("netbox:token").trim_end_matches('=').to_owned(),
+        format!("  {} ", basic("x:token")),
+        "Bearer token".to_owned(),
+        "BEARER  token ".to_owned(),
+    ] {
+        assert_eq!(proof(&[&value]), token, "{value}");
+    }
+    assert_eq!(proof(&[&basic("user:with:colons")]), Some(Proof::of(b"with:colons")));
+}
+
+#[test]
+fn what_is_no_credential_proves_nothing() {
+    let long = format!("Bearer {}", "x".repeat(LONGEST));
+    for value in [
+        "",
+        " ",
+        "Basic",
+        "Bearer",
+        "token",
+        "Basic token",
+        "Basic dG9rZW4=",
+        "Basic dG9r ZW46eA==",
+        "Basic !!!!",
+        "Basic d",
+        "Digest username=\"netbox\", response=\"token\"",
+        "Negotiate token",
+        "Basic\tbmV0Ym94OnRva2Vu",
+        &long,
+    ] {
+        assert_ne!(proof(&[value]), Some(Proof::of(b"token")), "{value}");
+    }
+    assert_eq!(proof(&[]), None);
+    assert_eq!(proof(&["Bearer token", "Bearer token"]), None, "which of them would it be?");
+    assert!(Proof::of_fields(std::iter::once(&b"Basic \xff\xfe"[..])).is_none());
+    assert!(Proof::of_fields(std::iter::once(&b"Bearer \xff\xfe"[..])) != Some(Proof::of(b"token")));
+}
+
+fn role(name: &str, tokens: &[&str], world: &World) -> Role {
+    let tokens = tokens.iter().map(|token| TokenHash::of(token.as_bytes())).collect();
+    Role { name: name.into(), tokens, session: Arc::clone(&world.session) }
+}
+
+fn enter(door: &TokenDoor, token: &str) -> Option<Bearer> {
+    door.admit(Some(Proof::of(token.as_bytes())), None).ok()
+}
+
+#[tokio::test]
+async fn a_token_is_that_of_one_role() {
+    let (ci, dev) = (World::new(&[]), World::new(&[]));
+    let roles = Arc::new(Roles::new(vec![role("ci", &["one", "two"], &ci), role("dev", &["three"], &dev)]));
+    let door = TokenDoor { roles: Arc::clone(&roles), only: None };
+    for (token, world) in [("one", &ci), ("two", &ci), ("three", &dev)] {
+        assert!(Arc::ptr_eq(&enter(&door, token).unwrap().session, &world.session), "{token}");
+    }
+    for token in ["", "ci", "on", "onee", "ONE", &TokenHash::of(b"one").to_string()] {
+        assert!(enter(&door, token).is_none(), "{token}");
+    }
+    assert!(matches!(door.admit(None, None), Err(TurnedAway::Unproved)));
+    let of_dev = TokenDoor { roles, only: Some("dev".into()) };
+    assert!(enter(&of_dev, "one").is_none() && enter(&of_dev, "three").is_some());
+}
+
+#[tokio::test]
+async fn who_stays_the_same_keeps_the_connection() {
+    let (ci, dev) = (World::new(&[]), World::new(&[]));
+    let roles = vec![role("ci", &["one", "two"], &ci), role("dev", &["three"], &dev)];
+    let door = TokenDoor { roles: Arc::new(Roles::new(roles)), only: None };
+    let first = enter(&door, "one").unwrap();
+    let again = |token: &str| door.admit(Some(Proof::of(token.as_bytes())), Some(&first)).ok().unwrap();
+    assert!(Arc::ptr_eq(&again("one").flow, &first.flow));
+    for other in ["two", "three"] {
+        assert!(!Arc::ptr_eq(&again(other).flow, &first.flow), "{other}");
+    }
+    first.flow.revoke();
+    assert!(!Arc::ptr_eq(&again("one").flow, &first.flow));
+}
+
+#[tokio::test]
+async fn a_role_has_as_many_connections_as_it_may_have() {
+    let ci = World::new(&[]).limits(|limits| limits.connections = 2);
+    let door = TokenDoor { roles: Arc::new(Roles::new(vec![role("ci", &["one"], &ci)])), only: None };
+    let held = [enter(&door, "one").unwrap(), enter(&door, "one").unwrap()];
+    assert!(matches!(door.admit(Some(Proof::of(b"one")), None), Err(TurnedAway::Full(_))));
+    drop(held);
+    assert!(enter(&door, "one").is_some());
+}
+
+#[tokio::test]
+async fn what_was_opened_with_a_token_that_is_gone_is_ended() {
+    let (ci, dev) = (World::new(&[]), World::new(&[]));
+    let roles = Arc::new(Roles::new(vec![role("ci", &["one", "two"], &ci), role("dev", &["three"], &dev)]));
+    let door = TokenDoor { roles: Arc::clone(&roles), only: None };
+    let [one, two, three] = ["one", "two", "three"].map(|token| enter(&door, token).unwrap());
+    // One is taken away, and another moves to the other role.
+    assert_eq!(roles.replace(vec![role("ci", &["two"], &ci), role("dev", &[], &dev)]), 2);
+    assert_eq!([&one, &two, &three].map(|bearer| bearer.flow.is_revoked()), [true, false, true]);
+    assert!(enter(&door, "one").is_none() && enter(&door, "two").is_some());
+    assert_eq!(roles.replace(vec![role("dev", &["two"], &dev)]), 1);
+    assert!(two.flow.is_revoked(), "the token is another role's now");
+}
