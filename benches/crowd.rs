@@ -1,6 +1,8 @@
 //! What a crowd costs `netbox proxy serve`: memory for each idle tunnel (beside squid, where that is installed), and what
 //! well-behaved clients notice of a thousand that say half a word.
 //!
+//! The same of DNS by TCP inside a sandbox, where only so many streams may wait.
+//!
 //! `cargo bench --bench crowd`. Servers, proxies and clients live in a network namespace of the bench's own.
 
 #![allow(clippy::expect_used, reason = "a bench that cannot measure has nothing to say but why")]
@@ -23,6 +25,9 @@ const TUNNELS: u64 = 10_000;
 const HALVES: usize = 1000;
 const EXCHANGES: usize = 3000;
 
+/// Where a program inside a sandbox asks: any address will do.
+const NAME_SERVER: &str = "203.0.113.53:53";
+
 /// The same server under the port of TLS.
 const ECHO_TLS: &str = "127.0.0.1:443";
 
@@ -34,6 +39,7 @@ fn main() {
             tokio::spawn(echo(listen(ECHO_TLS)));
             echo(listen(ECHO)).await;
         }),
+        Some("dns") => runtime().block_on(ask_in_a_crowd()),
         // `cargo bench` passes `--bench`.
         _ => enter_namespaces(),
     }
@@ -54,14 +60,72 @@ async fn measure() {
         }
     }
     println!("an exchange through a new tunnel, {EXCHANGES} of them, while {HALVES} clients drip");
+    let show = |time: Duration| time.as_secs_f64() * 1e3;
+    let mut quiet = None;
     for (name, beginning, next) in [
         ("nobody", None, None),
         ("a head", Some(&b"GET http://127.0.0.1:9000/ HT"[..]), None),
         ("SOCKS5", Some(&b"\x05"[..]), None),
         ("TLS", Some(&b"CONNECT 127.0.0.1:443 HTTP/1.1\r\n\r\n"[..]), Some(&b"\x16\x03\x01\x02\x00\x01"[..])),
     ] {
-        halves(name, beginning, next).await;
+        let (median, late) = halves(beginning, next).await;
+        let more = late.saturating_sub(*quiet.get_or_insert(late));
+        println!(
+            "  {name:8} median {:.2} ms, 99th percentile {:.2} ms: {:.2} ms more than with nobody",
+            show(median),
+            show(late),
+            show(more)
+        );
     }
+    let this = env::current_exe().expect("this program's path");
+    println!(
+        "a query by a new stream inside a sandbox, {EXCHANGES} of them, while {HALVES} clients have sent half a length"
+    );
+    let netbox = Command::new(ways::NETBOX)
+        .args(["run", "-q", "--no-config", "--mode", "none", "--"])
+        .arg(this)
+        .arg("dns")
+        .status();
+    assert!(netbox.expect("netbox runs").success(), "the command inside has failed");
+}
+
+/// Inside a sandbox: without others and with them.
+async fn ask_in_a_crowd() {
+    let mut quiet = None;
+    for crowd in [0, HALVES] {
+        let mut streams = Vec::new();
+        for _ in 0..crowd {
+            // Those that have waited longest make room for the next.
+            let mut stream = TcpStream::connect(NAME_SERVER).await.expect("netbox answers there");
+            let _ = stream.write_all(&[0]).await;
+            streams.push(stream);
+        }
+        let mut times = Vec::with_capacity(EXCHANGES);
+        for _ in 0..EXCHANGES {
+            let start = Instant::now();
+            tokio::time::timeout(PATIENCE, ask()).await.expect("in time").expect("a well-behaved client is answered");
+            times.push(start.elapsed());
+        }
+        times.sort_unstable();
+        let late = times[(0.99 * times.len() as f64) as usize];
+        let more = late.saturating_sub(*quiet.get_or_insert(late));
+        let show = |time: Duration| time.as_secs_f64() * 1e3;
+        println!(
+            "  {crowd:4} of them  99th percentile {:.2} ms: {:.2} ms more than with nobody",
+            show(late),
+            show(more)
+        );
+    }
+}
+
+/// One query for `localhost`, which is answered without a lookup.
+async fn ask() -> std::io::Result<()> {
+    let query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x09localhost\0\0\x01\0\x01";
+    let mut stream = TcpStream::connect(NAME_SERVER).await?;
+    stream.write_u16(query.len() as u16).await?;
+    stream.write_all(query).await?;
+    let mut answer = vec![0; stream.read_u16().await?.into()];
+    stream.read_exact(&mut answer).await.map(drop)
 }
 
 async fn idle(way: &Way, tunnels: u64) {
@@ -92,7 +156,8 @@ async fn idle(way: &Way, tunnels: u64) {
     );
 }
 
-async fn halves(name: &str, beginning: Option<&[u8]>, next: Option<&[u8]>) {
+/// The median and the 99th percentile.
+async fn halves(beginning: Option<&[u8]>, next: Option<&[u8]>) -> (Duration, Duration) {
     let way = netbox();
     tokio::time::timeout(PATIENCE, ready(&way)).await.expect("netbox opens tunnels");
     let proxy = way.proxy.expect("netbox has an address");
@@ -101,15 +166,17 @@ async fn halves(name: &str, beginning: Option<&[u8]>, next: Option<&[u8]>) {
         let mut stream = TcpStream::connect(proxy).await.expect("a connection");
         stream.write_all(beginning.unwrap_or_default()).await.expect("a beginning");
         if let Some(next) = next {
-            let mut answer = [0; 12];
-            stream.read_exact(&mut answer).await.expect("an answer");
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"\r\n\r\n") {
+                answer.push(stream.read_u8().await.expect("an answer"));
+            }
             stream.write_all(next).await.expect("half a word");
         }
         crowd.push(stream);
     }
     let mut times = Vec::with_capacity(EXCHANGES);
     for round in 0..EXCHANGES {
-        // One of them goes on by a byte, while it can.
+        // One of them goes on by a byte, while it can: netbox keeps a quarter of its places for such, and more than these.
         if let Some(stream) = crowd.get_mut(round % HALVES) {
             let _ = stream.write_all(b"x").await;
         }
@@ -120,10 +187,17 @@ async fn halves(name: &str, beginning: Option<&[u8]>, next: Option<&[u8]>) {
             .expect("a well-behaved client is served");
         times.push(start.elapsed());
     }
+    // One that netbox has ended is no crowd any more.
+    let held = crowd.iter().filter(
+        |stream| matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock),
+    );
+    let held = held.count();
+    if held < crowd.len() {
+        println!("  (only {held} of {} were held to the end)", crowd.len());
+    }
     times.sort_unstable();
     let at = |share: f64| times[(share * times.len() as f64) as usize];
-    let show = |time: Duration| time.as_secs_f64() * 1e3;
-    println!("  {name:8} median {:.2} ms, 99th percentile {:.2} ms", show(at(0.5)), show(at(0.99)));
+    (at(0.5), at(0.99))
 }
 
 fn resident_kib(pid: u32) -> u64 {

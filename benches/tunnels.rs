@@ -1,5 +1,6 @@
 //! What a tunnel through `netbox proxy serve` costs: bytes of one, and new ones per second, against direct connections
-//! and against squid and tinyproxy where they are installed, in one interleaved run.
+//! and against squid and tinyproxy where they are installed; and what it costs to look at first bytes, against rules that
+//! let them pass unseen and against another netbox, if `NETBOX_BASELINE` names one. In one interleaved run.
 //!
 //! `cargo bench --bench tunnels`. Servers, proxies and clients live in a network namespace of the bench's own, on its
 //! loopback, and share the machine's processors: the ratios say more than the rates.
@@ -19,7 +20,10 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use ways::{ECHO, PATIENCE, Way, echo, enter_namespaces, exchange, listen, netbox, open, ready, squid, tinyproxy};
+use ways::{
+    ECHO, HELLO, PATIENCE, Way, answer, baseline, echo, enter_namespaces, exchange, exchange_hello, listen, netbox,
+    open, ready, squid, tinyproxy, unseen,
+};
 
 /// Sends [`BYTES`].
 const SOURCE: &str = "127.0.0.1:9001";
@@ -44,7 +48,9 @@ async fn compare() {
     let folder = tempfile::tempdir().expect("a folder");
     tokio::spawn(echo(listen(ECHO)));
     tokio::spawn(source(listen(SOURCE)));
-    let mut ways = vec![Way { name: "direct", proxy: None, program: None }, netbox()];
+    tokio::spawn(answer(listen(HELLO)));
+    let mut ways = vec![Way { name: "direct", proxy: None, program: None }, netbox(), unseen()];
+    ways.extend(baseline());
     ways.extend(squid(folder.path()));
     ways.extend(tinyproxy(folder.path()));
     // Warm up, and see that it works at all: what fails is fast. Another proxy than netbox may not start as this user.
@@ -66,14 +72,16 @@ async fn compare() {
     }
     print(&ways, rates);
     for clients in CLIENTS {
-        println!("new tunnels per second, {clients} at once, median of {RATE_ROUNDS}");
-        let mut rates: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
-        for _ in 0..RATE_ROUNDS {
-            for (rates, way) in rates.iter_mut().zip(&ways) {
-                rates.push(tunnels(way, clients).await);
+        for (what, is_hello) in [("", false), (" with a ClientHello", true)] {
+            println!("new tunnels per second{what}, {clients} at once, median of {RATE_ROUNDS}");
+            let mut rates: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
+            for _ in 0..RATE_ROUNDS {
+                for (rates, way) in rates.iter_mut().zip(&ways) {
+                    rates.push(tunnels(way, clients, is_hello).await);
+                }
             }
+            print(&ways, rates);
         }
-        print(&ways, rates);
     }
 }
 
@@ -81,6 +89,12 @@ fn print(ways: &[Way], rates: Vec<Vec<f64>>) {
     let medians: Vec<f64> = rates.into_iter().map(median).collect();
     for (way, rate) in ways.iter().zip(&medians) {
         println!("  {:10} {rate:9.0}   {:5.2} of direct", way.name, rate / medians[0]);
+    }
+    let of = |name| ways.iter().zip(&medians).find(|(way, _)| way.name == name).map(|(_, rate)| *rate);
+    for other in ["unseen", "baseline"] {
+        if let (Some(netbox), Some(other_rate)) = (of("netbox"), of(other)) {
+            println!("  netbox / {other}  {:.3}", netbox / other_rate);
+        }
     }
 }
 
@@ -115,7 +129,7 @@ async fn throughput(way: &Way) -> io::Result<f64> {
 }
 
 /// How many tunnels are opened in a second by so many clients, each of which opens one after the other.
-async fn tunnels(way: &Way, clients: usize) -> f64 {
+async fn tunnels(way: &Way, clients: usize, is_hello: bool) -> f64 {
     let done = Arc::new(AtomicU64::new(0));
     let start = Instant::now();
     let mut set = JoinSet::new();
@@ -123,7 +137,8 @@ async fn tunnels(way: &Way, clients: usize) -> f64 {
         let (done, way) = (Arc::clone(&done), Way { name: way.name, proxy: way.proxy, program: None });
         set.spawn(async move {
             while start.elapsed() < RATE_TIME {
-                tokio::time::timeout(PATIENCE, exchange(&way)).await.expect("in time").expect("the tunnel opens");
+                let exchange = async { if is_hello { exchange_hello(&way).await } else { exchange(&way).await } };
+                tokio::time::timeout(PATIENCE, exchange).await.expect("in time").expect("the tunnel opens");
                 done.fetch_add(1, Ordering::Relaxed);
             }
         });

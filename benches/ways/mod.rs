@@ -14,10 +14,13 @@ use std::{env, thread};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-const NETBOX: &str = env!("CARGO_BIN_EXE_netbox");
+pub const NETBOX: &str = env!("CARGO_BIN_EXE_netbox");
 
 /// Answers one byte with one byte.
 pub const ECHO: &str = "127.0.0.1:9000";
+
+/// Answers a ClientHello with one byte.
+pub const HELLO: &str = "127.0.0.1:9002";
 
 /// No program of a bench takes longer to start, and no tunnel longer to open.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -43,11 +46,14 @@ LogLevel Critical
 Allow 127.0.0.1
 ConnectPort 9000
 ConnectPort 9001
+ConnectPort 9002
 ";
 
 /// Runs this program anew, with the argument `inside`, where loopback is all there is.
 pub fn enter_namespaces() {
     let this = env::current_exe().expect("this program's path");
+    // Each end of a tunnel takes a descriptor.
+    let descriptors = "ulimit -n $(ulimit -Hn)";
     // Closed connections keep their ports for a minute, and there are many.
     let ports = "echo 1024 65535 > /proc/sys/net/ipv4/ip_local_port_range; echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse";
     let error = Command::new("unshare")
@@ -64,7 +70,7 @@ pub fn enter_namespaces() {
             "sh",
             "-c",
         ])
-        .arg(format!("ip link set lo up && {{ {ports}; }} && exec \"$0\" inside"))
+        .arg(format!("ip link set lo up && {descriptors} && {{ {ports}; }} && exec \"$0\" inside"))
         .arg(this)
         .exec();
     panic!("cannot run `unshare`: {error}");
@@ -105,9 +111,48 @@ pub async fn echo(listener: TcpListener) {
     }
 }
 
+/// What a client says first, which is the same bytes every time.
+pub fn hello() -> Vec<u8> {
+    let name = b"listed.example.com";
+    let length = |bytes: usize| u16::try_from(bytes).expect("it is short").to_be_bytes();
+    let name = [&[0], &length(name.len())[..], name].concat();
+    let name = [&[0, 0], &length(name.len() + 2)[..], &length(name.len()), &name].concat();
+    let body = [&[3, 3], &[7; 32][..], &[0], &[0, 2, 0x13, 1], &[1, 0], &length(name.len()), &name].concat();
+    let message = [&[1, 0], &length(body.len())[..], &body].concat();
+    [&[22, 3, 1], &length(message.len())[..], &message].concat()
+}
+
+/// Answers whatever comes as [`hello`] with one byte.
+pub async fn answer(listener: TcpListener) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        tokio::spawn(async move {
+            let mut hello = hello();
+            if stream.read_exact(&mut hello).await.is_ok() {
+                // The client may be gone.
+                let _ = stream.write_all(&[0]).await;
+            }
+        });
+    }
+}
+
 pub fn netbox() -> Way {
-    let mut child = Command::new(NETBOX)
-        .args(["proxy", "serve", "--listen", "127.0.0.1:0", "--no-config", "--allow", "127.0.0.1:9000-9001,443"])
+    proxy("netbox", NETBOX, "127.0.0.1:9000-9002,443")
+}
+
+/// The same without a look at what is carried.
+pub fn unseen() -> Way {
+    proxy("unseen", NETBOX, "tcp://127.0.0.1:9000-9002")
+}
+
+/// Another netbox to compare with, such as an earlier one, where `NETBOX_BASELINE` names it.
+pub fn baseline() -> Option<Way> {
+    let path = env::var("NETBOX_BASELINE").ok()?;
+    Some(proxy("baseline", &path, "127.0.0.1:9000-9002,443"))
+}
+
+fn proxy(name: &'static str, path: &str, rule: &str) -> Way {
+    let mut child = Command::new(path)
+        .args(["proxy", "serve", "--listen", "127.0.0.1:0", "--no-config", "--allow", rule])
         .args(["--summary", "never"])
         .stderr(Stdio::piped())
         .spawn()
@@ -119,7 +164,7 @@ pub fn netbox() -> Way {
     thread::spawn(move || io::copy(&mut stderr, &mut io::stderr()));
     let address = line.trim().rsplit(' ').next().and_then(|address| address.parse().ok());
     let program = Some(Program(child));
-    Way { name: "netbox", proxy: Some(address.unwrap_or_else(|| panic!("{line}"))), program }
+    Way { name, proxy: Some(address.unwrap_or_else(|| panic!("{line}"))), program }
 }
 
 /// squid does not run as root, and has no other user to become here but in a namespace of its own.
@@ -180,5 +225,12 @@ pub async fn open(way: &Way, server: &str) -> io::Result<TcpStream> {
 pub async fn exchange(way: &Way) -> io::Result<()> {
     let mut stream = open(way, ECHO).await?;
     stream.write_all(&[0]).await?;
+    stream.read_u8().await.map(drop)
+}
+
+/// The same with a ClientHello for the byte of the client's, which is read and judged where anybody looks.
+pub async fn exchange_hello(way: &Way) -> io::Result<()> {
+    let mut stream = open(way, HELLO).await?;
+    stream.write_all(&hello()).await?;
     stream.read_u8().await.map(drop)
 }
