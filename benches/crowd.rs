@@ -66,7 +66,11 @@ async fn measure() {
         ("nobody", None, None),
         ("a head", Some(&b"GET http://127.0.0.1:9000/ HT"[..]), None),
         ("SOCKS5", Some(&b"\x05"[..]), None),
-        ("TLS", Some(&b"CONNECT 127.0.0.1:443 HTTP/1.1\r\n\r\n"[..]), Some(&b"\x16\x03\x01\x02\x00\x01"[..])),
+        (
+            "TLS",
+            Some(&b"CONNECT 127.0.0.1:443 HTTP/1.1\r\n\r\n"[..]),
+            Some(&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..]),
+        ),
     ] {
         let (median, late) = halves(beginning, next).await;
         let more = late.saturating_sub(*quiet.get_or_insert(late));
