@@ -68,7 +68,7 @@ async fn measure() {
         ("SOCKS5", Some(&b"\x05"[..]), None),
         (
             "TLS",
-            Some(&b"CONNECT 127.0.0.1:443 HTTP/1.1\r\n\r\n"[..]),
+            Some(&b"CONNECT 127.0.0.1:443 HTTP/1.0\r\n\r\n"[..]),
             Some(&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..]),
         ),
     ] {
@@ -174,6 +174,7 @@ async fn halves(beginning: Option<&[u8]>, next: Option<&[u8]>) -> (Duration, Dur
             while !answer.ends_with(b"\r\n\r\n") {
                 answer.push(stream.read_u8().await.expect("an answer"));
             }
+            assert_eq!(answer.get(9..12), Some(&b"200"[..]), "it has its tunnel");
             stream.write_all(next).await.expect("half a word");
         }
         crowd.push(stream);
