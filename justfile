@@ -25,13 +25,18 @@ e2e FILTER="":
 e2e-root FILTER="":
     sudo --preserve-env=PATH,HOME NETBOX_E2E_AS=root "$(command -v cargo)" test --test e2e -- {{FILTER}}
 
+# What must hold on a kernel without nf_tables too, as on one
+e2e-without-nf-tables FILTER="":
+    NETBOX_E2E_WITHOUT=nf_tables cargo test --test e2e -- {{FILTER}}
+
 # pip, npm, cargo, apt and curl against the registries that this machine is configured with
 registries:
     NETBOX_REGISTRIES=1 cargo test --test registries
 
-# Write docs/cli.md anew from the definitions
+# Write docs/cli.md anew from the definitions, and the tables of docs/platforms.md
 reference:
     NETBOX_WRITE_REFERENCE=1 cargo test --bin netbox reference
+    NETBOX_WRITE_REFERENCE=1 cargo test --test e2e -- platforms
 
 # Start time against bwrap, throughput against a direct connection, tunnels against squid and tinyproxy, long policies
 bench:

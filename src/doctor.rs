@@ -53,7 +53,7 @@ const MECHANISMS: [(&str, &[Step]); 11] = [
     ("user namespaces", &[Step::Namespaces, Step::IdMaps, Step::Handshake]),
     ("mounts", &[Step::PrivateMounts, Step::Protection, Step::Automounts]),
     ("network interfaces", &[Step::Interfaces]),
-    ("nf_tables", &[Step::CaptureRules]),
+    (NF_TABLES, &[Step::CaptureRules]),
     ("capture", &[Step::Listeners, Step::SelfTest]),
     ("resolver", &[Step::ResolverFiles]),
     ("/proc", &[Step::Proc, Step::LowPorts, Step::ReadOnlyKernelFiles]),
@@ -72,6 +72,13 @@ const MECHANISMS: [(&str, &[Step]); 11] = [
     (UNIX_SOCKETS, &[Step::UnixSockets]),
 ];
 
+/// Without it there is another way to capture connections.
+const NF_TABLES: &str = "nf_tables";
+const NO_NF_TABLES: &str = "there is none here, so connections are caught by routes, on the ports of the policy's rules, 80 and 443: on these no \
+                            program inside can listen, and those to other ports are refused; nothing more gets out, but refused datagrams are not told";
+const LOAD_NF_TABLES: &str =
+    "sudo modprobe -a nf_tables nft_redir nft_fib_inet nft_reject_inet nft_log nft_limit nft_ct nft_chain_nat";
+
 /// Whose wall is said by name: there is more than one way to build it.
 const UNIX_SOCKETS: &str = "unix sockets";
 const UNIX_WALL: &str = "connects are supervised (seccomp user notification), so those of the host are out of reach";
@@ -82,11 +89,12 @@ pub fn doctor(arguments: &DoctorArguments) -> u8 {
         // The command of the sandbox that was built to see whether one can be.
         return 0;
     }
+    let closed = netbox_launcher::close_inherited(&[]);
     let (protected, unprotected) = match protected::find(&[]) {
         Ok(found) => (found.protected, None),
         Err(why) => (Vec::new(), Some(why)),
     };
-    let trial = trial(protected);
+    let trial = closed.and_then(|()| trial(protected));
     let works = trial.is_ok() && unprotected.is_none();
     let mut checks = mechanisms(&trial);
     checks.push(later_runs(unprotected));
@@ -107,6 +115,12 @@ struct Stood {
     walls: Vec<String>,
 }
 
+impl Stood {
+    fn has(&self, wall: &str) -> bool {
+        self.walls.iter().any(|one| one == wall)
+    }
+}
+
 /// Builds a sandbox and runs this program in it.
 fn trial(protected: Vec<Protected>) -> Result<Stood, Failure> {
     let directory = env::current_dir().unwrap_or_else(|_| Path::new("/").to_owned());
@@ -123,6 +137,7 @@ fn trial(protected: Vec<Protected>) -> Result<Stood, Failure> {
         unix_sockets: Vec::new(),
         passed: Vec::new(),
         host_ports: Vec::new(),
+        caught_ports: Vec::new(),
     };
     let (mut sandbox, listeners): (_, Listeners) = Embryo::conceive(&spec)?.deliver()?;
     sandbox.start(Box::new(|_, _| Ok(None)))?;
@@ -153,6 +168,10 @@ fn mechanisms(trial: &Result<Stood, Failure>) -> Vec<Check> {
             let (state, failure) = match (failed_at, trial) {
                 (Some(failed), Err(failure)) if at == failed => (State::Fails, Some(failure)),
                 (Some(failed), _) if at > failed => (State::NotReached, None),
+                (None, Ok(stood)) if *name == NF_TABLES && stood.has("routes") => {
+                    let (detail, fix) = (NO_NF_TABLES.to_owned(), Some(LOAD_NF_TABLES.to_owned()));
+                    return Check { name, state: State::Weaker, detail, errno: None, fix };
+                }
                 _ => (State::Works, None),
             };
             Check {
@@ -210,12 +229,12 @@ fn circumstances(stood: Option<&Stood>) -> Vec<Check> {
     let check = |name, state, detail: &str| Check { name, state, detail: detail.to_owned(), errno: None, fix: None };
     let mut checks = Vec::new();
     if let Some(stood) = stood {
-        checks.push(if stood.walls.iter().any(|wall| wall == "ipv6") {
+        checks.push(if stood.has("ipv6") {
             check("IPv6", State::Works, "")
         } else {
             check("IPv6", State::Weaker, "IPv6 is off in this kernel, so programs inside have IPv4 alone")
         });
-        if stood.walls.iter().any(|wall| wall == "lo") {
+        if stood.has("lo") {
             let why = "no kind of stub interface is available; programs that ask for one see loopback alone";
             checks.push(Check {
                 fix: Some("sudo modprobe dummy".to_owned()),

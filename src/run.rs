@@ -17,7 +17,7 @@ use crate::ports::Ports;
 use crate::published::{self, Door};
 use crate::say::{self, Voice};
 use crate::session::{self, Ended};
-use crate::{FAILED, USAGE, devices, dry_run, passed, protected, served_mounts, summary, unix_sockets};
+use crate::{FAILED, USAGE, caught_ports, devices, dry_run, passed, protected, served_mounts, summary, unix_sockets};
 
 const TIMED_OUT: u8 = 124;
 const NOT_EXECUTABLE: u8 = 126;
@@ -105,6 +105,18 @@ impl From<Failure> for Fault {
     }
 }
 
+/// Below that, parts that netbox is made of do not begin at all.
+const LEAST_DESCRIPTORS: u64 = 64;
+
+fn room_for_files() -> Result<(), Fault> {
+    let limit = netbox_launcher::descriptor_limit();
+    if limit >= LEAST_DESCRIPTORS {
+        return Ok(());
+    }
+    let text = format!("netbox may open {limit} files here, and needs {LEAST_DESCRIPTORS} at least");
+    Err(Fault { text, hint: Some("raise the limit with `ulimit -n`".to_owned()) })
+}
+
 fn fault(what: &str) -> impl Fn(std::io::Error) -> Fault + '_ {
     move |error| Fault { text: format!("cannot {what}: {error}"), hint: None }
 }
@@ -119,7 +131,8 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
         return Err(Fault { text: "no command".into(), hint: None });
     };
     let keep: Vec<_> = passed.iter().copied().chain(sink.as_ref().map(EventSink::descriptor)).collect();
-    netbox_launcher::close_inherited(&keep).map_err(fault("close the inherited descriptors"))?;
+    netbox_launcher::close_inherited(&keep)?;
+    room_for_files()?;
     let unix_sockets = unix_sockets::open(&arguments.unix_socket).map_err(|text| Fault { text, hint: None })?;
     for (typed, socket) in arguments.unix_socket.iter().zip(&unix_sockets) {
         unix_sockets::warning(typed, socket).iter().for_each(|warning| voice.warn(warning));
@@ -149,6 +162,7 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
         unix_sockets,
         passed,
         host_ports: ports.inside(),
+        caught_ports: caught_ports::of(effective.compiled.policy(), &ports),
     };
     netbox_launcher::look_names_up_as_written();
 

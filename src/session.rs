@@ -76,6 +76,7 @@ async fn join(
     let mut session = Session::new(Arc::new(names(policy)), events, facts);
     session.limits = session.limits.with_room_for(session.limits.connections, netbox_launcher::descriptor_limit());
     session.callers = connects::callers(&session.events);
+    session.caught_ports = listeners.caught_ports();
     let session = Arc::new(session);
     let log = listeners.log.map(watch).transpose()?;
     let host_port = |listener: TcpListener| {
@@ -97,7 +98,11 @@ async fn join(
         let _ = departure.await;
     };
     let mut proxy = pin!(serve_until(Arc::clone(&session), entrances, departure));
-    sandbox.start(connects::judge(&session)).map_err(io::Error::other)?;
+    if let Err(failure) = sandbox.start(connects::judge(&session)) {
+        sandbox.kill();
+        sandbox.outcome();
+        return Ok(Ended::Sandbox(Outcome::Failed(failure)));
+    }
     let report = watch(sandbox.as_fd().try_clone_to_owned()?)?;
     let mut patience = pin!(run_out(timeout));
     let mut timed_out = false;

@@ -88,6 +88,11 @@ impl Policy {
         &self.allow
     }
 
+    /// The ports that the allow rules cover, rule by rule: ranges with both ends included.
+    pub fn allowed_ports(&self) -> impl Iterator<Item = (u16, u16)> + '_ {
+        self.allow.iter().flat_map(|rule| rule.allowed_ports().ranges())
+    }
+
     /// The deny rules, as given.
     pub fn deny(&self) -> &[Rule] {
         &self.deny

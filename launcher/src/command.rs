@@ -70,6 +70,9 @@ pub struct Spec {
     /// Ports of the sandbox's loopback on which netbox listens, at most [`MAX_HOST_PORTS`](crate::MAX_HOST_PORTS), each
     /// once and none of netbox's own.
     pub host_ports: Vec<u16>,
+    /// Ports on which connections of the command's are captured where the kernel has no nf_tables; all others are refused
+    /// there. The first [`MAX_CAUGHT_PORTS`](crate::MAX_CAUGHT_PORTS) count, without 53, `host_ports` and netbox's own.
+    pub caught_ports: Vec<u16>,
 }
 
 /// Becomes the command, or reports why not and returns.

@@ -37,9 +37,9 @@ use crate::terminal::Settings;
 /// For the very start of `main`, before anything of ours is open.
 ///
 /// # Errors
-/// The error of close_range(2) (Linux 5.9).
-pub fn close_inherited(keep: &[RawFd]) -> io::Result<()> {
-    Ok(close_others(keep.to_vec())?)
+/// close_range(2) fails (Linux 5.9).
+pub fn close_inherited(keep: &[RawFd]) -> Result<(), Failure> {
+    close_others(keep.to_vec()).at(Step::Descriptors, "close_range")
 }
 
 /// Closes everything from 3 up but these.

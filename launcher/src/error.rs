@@ -128,10 +128,14 @@ impl Step {
         }
     }
 
-    /// What the person can do about `errno` at this step.
+    /// What the person can do about `errno` at this step. The first that fits: what is known of the step comes before what is
+    /// known of the error.
     fn remedy(self, errno: i32) -> Option<&'static str> {
         match (self, errno) {
-            (Step::Namespaces, libc::ENOSPC) => Some(
+            (Step::Descriptors, 0) => Some(
+                "redirect it, as with `< /dev/null`, or leave it out: files, pipes and terminals can be handed over",
+            ),
+            (Step::Namespaces | Step::NestedUserNamespace, libc::ENOSPC) => Some(
                 "a limit on namespaces is reached or zero: look at `sysctl -a | grep user.max_.*_namespaces`, and raise the one \
                  that is, as with `sudo sysctl -w user.max_user_namespaces=15000`; `netbox doctor` names it",
             ),
@@ -146,6 +150,10 @@ impl Step {
             (Step::Namespaces, libc::EINVAL) => {
                 Some("the kernel was built without user, network, mount, pid or ipc namespaces")
             }
+            (Step::IdMaps, libc::EROFS) => {
+                Some("`/proc` is read-only here: netbox must be able to write to `/proc/PID/uid_map`")
+            }
+            (Step::IdMaps, 0) => Some("mount it anew: `mount -t proc proc /proc`"),
             (
                 Step::Interfaces | Step::CaptureRules | Step::PrivateMounts | Step::IdMaps,
                 libc::EPERM | libc::EACCES,
@@ -157,6 +165,10 @@ impl Step {
                 "the kernel lacks nf_tables with nat, redirect, fib and reject for the inet family: load them with \
                  `sudo modprobe -a nf_tables nft_redir nft_fib_inet nft_reject_inet nft_log nft_limit nft_ct`",
             ),
+            (Step::SelfTest, _) => Some(
+                "connections take another way here than netbox has set up: a program on the control group (eBPF, as of a \
+                 container network) may redirect those of every process in it, or a system-call filter may answer for the kernel",
+            ),
             (Step::Proc, libc::EPERM) => Some(
                 "parts of `/proc` are masked here, as in a container: run the container with `--security-opt systempaths=unconfined`",
             ),
@@ -167,9 +179,13 @@ impl Step {
             (Step::WorkingDirectory, libc::ENOENT) => Some(
                 "inside, `/dev`, `/proc` and the directories of some services are the sandbox's own: start in another directory",
             ),
-            (Step::Devices | Step::ReadOnlyKernelFiles, libc::ENOSYS) => {
-                Some("`mount_setattr` is missing: Linux 5.12 or newer is needed")
+            (Step::Protection | Step::Devices | Step::ReadOnlyKernelFiles, libc::ENOSYS) => {
+                Some("`mount_setattr`, `open_tree` or `pidfd_open` is missing: Linux 5.12 or newer is needed")
             }
+            (Step::Descriptors, libc::ENOSYS) | (Step::Privileges, libc::EINVAL) => {
+                Some("`close_range` is missing, or takes no flags: Linux 5.11 or newer is needed")
+            }
+            (Step::HandOver, 0) => Some("it was killed, by somebody or since memory is short: see `dmesg`"),
             (Step::UnixSockets, libc::EBUSY) => Some(
                 "a supervisor of system calls is in force already, and the kernel has room for one: netbox cannot run \
                  inside a netbox, nor below a container's seccomp agent",
@@ -178,15 +194,27 @@ impl Step {
                 "netbox may not look into the memory of the processes that it starts: see `sysctl \
                  kernel.yama.ptrace_scope`, which 3 forbids to everyone",
             ),
-            (Step::UnixSockets, libc::EINVAL | libc::ENOSYS | libc::ENOPROTOOPT) => Some(
-                "the kernel lacks seccomp's user notification, `pidfd_getfd` or `SO_NETNS_COOKIE`: Linux 5.14 or newer is needed",
+            (Step::UnixSockets | Step::SystemCallFilter, libc::EINVAL | libc::ENOSYS | libc::ENOPROTOOPT) => Some(
+                "the kernel, or the system-call filter of a container, lacks seccomp's user notification, `pidfd_getfd`, `openat2` or \
+                 `SO_NETNS_COOKIE`: Linux 5.14 or newer is needed",
             ),
             (Step::Terminal, libc::ENOENT | libc::ENXIO | libc::ENODEV) => Some(
                 "the kernel has no pseudo-terminals (devpts): run with standard input, output and error redirected, to pipes for one",
             ),
             (Step::Terminal, libc::ENOSPC) => Some("too many pseudo-terminals are in use: see `sysctl kernel.pty`"),
             (_, libc::EMFILE) => Some("too many open files: raise the limit with `ulimit -n`"),
+            (_, libc::ENFILE) => Some("too many open files on this machine: see `sysctl fs.file-nr fs.file-max`"),
+            (_, libc::EAGAIN) => {
+                Some("too many processes and threads: see `ulimit -u`, and `pids.max` of this process's control group")
+            }
             (_, libc::ENOMEM) => Some("the machine, or this process's control group, is out of memory"),
+            (_, libc::EPERM | libc::EACCES) => Some(
+                "a system-call filter, as of a container, or a security module (SELinux, AppArmor) refuses it: its log names the \
+                 rule (`dmesg`, `journalctl -k`); `netbox doctor` tells more",
+            ),
+            (_, libc::ENOSYS) => Some(
+                "the kernel, or the system-call filter of a container, does not have it: Linux 5.14 or newer is needed",
+            ),
             _ => None,
         }
     }

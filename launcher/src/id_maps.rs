@@ -20,10 +20,7 @@ pub(crate) fn write_outer(child: Pid) -> Result<(), Failure> {
     // In the `/proc` of another pid namespace the child's number is somebody else's.
     let own = fs::read_link("/proc/self").at(Step::IdMaps, "`/proc/self`")?;
     if own.as_os_str() != std::process::id().to_string().as_str() {
-        return Err(Failure::outcome(
-            Step::IdMaps,
-            "`/proc` belongs to another pid namespace; mount it anew (`mount -t proc proc /proc`)",
-        ));
+        return Err(Failure::outcome(Step::IdMaps, "`/proc` belongs to another pid namespace"));
     }
     let directory = Path::new("/proc").join(child.to_string());
     if is_root() {

@@ -133,7 +133,7 @@ fn build(spec: &Spec) -> Result<(Vec<&'static str>, Network, Costs), Failure> {
     watch.lap("automounts");
     // Without it programs ask 127.0.0.1 (resolv.conf(5)).
     let last_resort = resolver_files::place("/etc/resolv.conf")?.is_none();
-    let network = network::set_up(last_resort, &spec.host_ports, &mut watch)?;
+    let network = network::set_up(last_resort, &spec.host_ports, &spec.caught_ports, &mut watch)?;
     mounts::put_resolver_files(&spec.hidden, &spec.unix_sockets, &table)?;
     watch.lap("resolver files and masks");
     mounts::mount_proc()?;

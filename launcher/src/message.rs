@@ -83,7 +83,7 @@ pub(crate) enum Report {
 }
 
 /// At most this many sockets come with [`Report::Ready`]. The kernel lets 253 come at once (`SCM_MAX_FD`).
-pub(crate) const MAX_DESCRIPTORS: usize = 96;
+pub(crate) const MAX_DESCRIPTORS: usize = 240;
 const MAX_TEXT: usize = 1024;
 
 /// One end of the conversation.
@@ -203,7 +203,8 @@ impl Channel {
                 Err(errno) => return Err(errno),
                 Ok(message) => {
                     let mut descriptors = Vec::new();
-                    for part in message.cmsgs()? {
+                    // There is room in the buffer; what is cut short are descriptors that this process may not have.
+                    for part in message.cmsgs().map_err(|_| Errno::EMFILE)? {
                         if let ControlMessageOwned::ScmRights(fds) = part {
                             descriptors.extend(fds.into_iter().map(sys::adopt));
                         }

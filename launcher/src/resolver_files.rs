@@ -8,13 +8,15 @@
 //!   `mdns` and `myhostname` ask services of the host.
 
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use crate::error::{Failure, Step};
 
-/// An address that is not local and not public: queries to it are redirected like those to any other address.
-const NAME_SERVER: &str = "10.0.2.3";
+/// An address that is not local and not public: queries to it are redirected like those to any other address. Without the
+/// capture rules, netbox listens on it.
+pub(crate) const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 3);
 /// No configuration file of the host is read beyond this.
 const MAX_BYTES: usize = 256 * 1024;
 

@@ -25,7 +25,7 @@ use crate::network::Listeners;
 use crate::passed::Passed;
 use crate::protection::{Protected, Replaced, Watch};
 use crate::relay::{Relay, Relays};
-use crate::supervisor::{AllowedSocket, Judge, Supervision};
+use crate::supervisor::{AllowedSocket, Judge, Known, Supervision};
 use crate::sys::{self, Cloned};
 use crate::terminal::{Settings, Terminal};
 
@@ -122,6 +122,7 @@ impl Embryo {
                 let mut costs = self.costs;
                 costs.add_text(costs_inside);
                 let relays = Some(Relays::start(self.relays));
+                // The kernel has at least one, or there is no `Listeners`.
                 let inside = listeners.capture[0].as_fd().try_clone_to_owned().at(step, "a listener")?;
                 let Channels { main: channel, supervisor, sockets } = self.channels;
                 let sandbox = Sandbox {
@@ -134,6 +135,7 @@ impl Embryo {
                     watch: None,
                     inside,
                     doors: listeners.doors(),
+                    caught_ports: listeners.caught_ports().unwrap_or_default(),
                     supervision: None,
                     relays,
                     terminal,
@@ -192,6 +194,8 @@ pub struct Sandbox {
     inside: OwnedFd,
     /// Where netbox listens on the loopback inside.
     doors: Vec<SocketAddr>,
+    /// See [`Listeners::caught_ports`].
+    caught_ports: Vec<u16>,
     /// From the start on.
     supervision: Option<Supervision>,
     relays: Option<Relays>,
@@ -241,8 +245,9 @@ impl Sandbox {
         let pid = self.init.0.ok_or_else(twice)?;
         let handle = sys::process::open(pid).at(Step::Protection, "pidfd_open")?;
         self.watch = Some(Watch::start(&std::mem::take(&mut self.protected), handle)?);
-        self.supervision =
-            Some(Supervision::start(channel, self.inside.as_fd(), allowed, judge, std::mem::take(&mut self.doors))?);
+        let (doors, caught_ports) = (std::mem::take(&mut self.doors), std::mem::take(&mut self.caught_ports));
+        let known = Known { allowed, doors, caught_ports };
+        self.supervision = Some(Supervision::start(channel, self.inside.as_fd(), known, judge)?);
         let foreground = self.terminal.as_mut().is_some_and(Terminal::resume);
         self.channel.order(Order::Go { foreground }).at(Step::Fork, "the channel to pid 1")
     }

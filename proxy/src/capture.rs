@@ -18,6 +18,7 @@ use crate::callers::Origin;
 use crate::events::Process;
 use crate::flow::Asked;
 use crate::judged::{ANSWERED_PORTS, Judged};
+use crate::original_destination::Original;
 use crate::pipeline;
 use crate::record::Record;
 use crate::session::Session;
@@ -25,20 +26,15 @@ use crate::socket::{self, Connection};
 
 /// Carries one captured connection that was meant for `original`, until its end. Dropping it ends the connection and
 /// writes its events. It is judged, and counts as undelivered, before the future is first polled.
-pub(crate) fn handle(
-    session: Arc<Session>,
-    stream: TcpStream,
-    original: SocketAddr,
-) -> impl Future<Output = ()> + Send {
+pub(crate) fn handle(session: Arc<Session>, stream: TcpStream, original: Original) -> impl Future<Output = ()> + Send {
     let since = Instant::now();
     socket::no_delay(&stream);
-    let origin = Origin::of(&session.callers, &stream, original);
+    let Original { address, is_listener } = original;
+    let origin = Origin::of(&session.callers, &stream, address);
     let flow = session.enter();
-    let judged = Port::new(original.port()).map(|port| {
-        // A connection that nobody redirected was made to the listener itself.
-        let direct = stream.local_addr().is_ok_and(|local| local == original);
-        let target = pipeline::target(&session, Host::from_ip(original.ip()), port, Via::Capture);
-        let decision = match direct {
+    let judged = Port::new(address.port()).map(|port| {
+        let target = pipeline::target(&session, Host::from_ip(address.ip()), port, Via::Capture);
+        let decision = match is_listener {
             true => Err(Refusal::new(Reason::SelfAddress)),
             false => pipeline::admit(&session, &flow, &Asked::Target(target.clone())),
         };
@@ -56,21 +52,22 @@ pub(crate) fn handle(
 /// refused, and that has been told; then it is not to be made.
 ///
 /// What would be answered in its own protocol is let through, to be refused when it arrives. What is permitted is
-/// judged again then.
+/// judged again then; but it is refused here where it would not arrive ([`Session::caught_ports`]).
 pub(crate) fn may_be_made(session: &Session, destination: SocketAddr, who: impl FnOnce() -> Option<Process>) -> bool {
     let Some(port) = Port::new(destination.port()) else { return true };
-    if ANSWERED_PORTS.contains(&port.get()) {
+    let arrives = session.caught_ports.as_ref().is_none_or(|ports| ports.contains(&port.get()));
+    if arrives && ANSWERED_PORTS.contains(&port.get()) {
         return true;
     }
     let target = pipeline::target(session, Host::from_ip(destination.ip()), port, Via::Capture);
-    match pipeline::decide(session, &session.policy(), &target) {
-        Decision::Allow(_) => true,
-        Decision::Refuse(refusal) => {
-            let origin = Origin::known(session.events.are_written().then(who).flatten());
-            Record::refused(&session.events, &origin, &target, &refusal, Instant::now()).refuse(&refusal);
-            false
-        }
-    }
+    let refusal = match pipeline::decide(session, &session.policy(), &target) {
+        Decision::Allow(_) if arrives => return true,
+        Decision::Allow(_) => Refusal::new(Reason::Unsupported),
+        Decision::Refuse(refusal) => refusal,
+    };
+    let origin = Origin::known(session.events.are_written().then(who).flatten());
+    Record::refused(&session.events, &origin, &target, &refusal, Instant::now()).refuse(&refusal);
+    false
 }
 
 /// Refuses a connection that there is no room for.

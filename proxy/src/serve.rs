@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::original_destination::original_destination;
+use crate::original_destination::{Capture, original_destination};
 use crate::published::Published;
 use crate::service::credentials::Entrance;
 use crate::session::Session;
@@ -38,11 +38,11 @@ const PUBLISHED_PART: usize = 4;
 /// The listeners of a sandbox, made inside of it but for the published ones: for each kind one for IPv4 and one for IPv6.
 #[derive(Default)]
 pub struct Listeners {
-    /// Where redirected TCP connections arrive.
+    /// Where captured TCP connections arrive: redirected ones, or, with a listener on every address, those to its port.
     pub capture: Vec<TcpListener>,
-    /// Where redirected DNS queries arrive.
+    /// Where DNS queries arrive.
     pub dns_udp: Vec<UdpSocket>,
-    /// Where redirected DNS connections arrive.
+    /// Where DNS connections arrive.
     pub dns_tcp: Vec<TcpListener>,
     /// Where programs find a proxy that are told of one: HTTP and SOCKS5.
     pub explicit: Vec<TcpListener>,
@@ -90,7 +90,8 @@ pub async fn serve_until(
     for listener in listeners.dns_tcp {
         names.spawn(dns::serve_tcp(Arc::clone(&session.names), into_tokio(listener)?));
     }
-    let capture = listeners.capture.into_iter().map(|listener| (Way::Captured, listener));
+    let captured = |listener: TcpListener| Ok((Way::Captured(Capture::at(listener.local_addr()?)), listener));
+    let capture = listeners.capture.into_iter().map(captured).collect::<io::Result<Vec<_>>>()?;
     let explicit = listeners.explicit.into_iter().map(|listener| (Way::Explicit(None), listener));
     let clients = listeners.clients.into_iter();
     let clients = clients.map(|(listener, entrance)| (Way::Explicit(Some(entrance)), listener));
@@ -99,7 +100,7 @@ pub async fn serve_until(
     let published = |port| Way::Published(Arc::new(port), Arc::clone(&places));
     let published = listeners.published.into_iter().map(|(listener, port)| (published(port), listener));
     let shared = listeners.shared;
-    let listeners = capture.chain(explicit).chain(clients).chain(host_ports).chain(published);
+    let listeners = capture.into_iter().chain(explicit).chain(clients).chain(host_ports).chain(published);
     let listeners = listeners.map(|(way, listener)| Ok((way, into_tokio(listener)?)));
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
     let mut connections = JoinSet::new();
@@ -146,7 +147,7 @@ async fn outlive(connections: &mut JoinSet<()>) {
 /// On which way a listener's connections come in.
 #[derive(Clone)]
 enum Way {
-    Captured,
+    Captured(Capture),
     /// With what is asked of clients, if anything.
     Explicit(Option<Arc<Entrance>>),
     HostPort(Arc<HostPort>),
@@ -210,8 +211,8 @@ fn accept(session: &Arc<Session>, way: &Way, stream: TcpStream, connections: &mu
     let open = connections.len().max(session.connections());
     let full = !session.quota().has_room_beside(open, session.limits.connections);
     match way {
-        Way::Captured => match original_destination(&stream) {
-            Ok(original) if full => capture::refuse_over_limit(session, stream, original),
+        Way::Captured(capture) => match original_destination(&stream, *capture) {
+            Ok(original) if full => capture::refuse_over_limit(session, stream, original.address),
             Ok(original) => {
                 connections.spawn(capture::handle(Arc::clone(session), stream, original));
             }

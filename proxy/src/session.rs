@@ -39,6 +39,8 @@ pub struct Session {
     pub limits: Limits,
     /// Who opened the connections that are still to be judged.
     pub callers: Callers,
+    /// The ports on which connections arrive, where the sandbox's kernel has no nf_tables. `None`: from every port.
+    pub caught_ports: Option<Vec<u16>>,
     /// What must be delivered before the session may end.
     pub(crate) deliveries: Deliveries,
     /// Who has not said yet what it wants.
@@ -125,6 +127,7 @@ impl Session {
             dialer: Arc::new(HappyEyeballs),
             limits: Limits::default(),
             callers: Callers::default(),
+            caught_ports: None,
             deliveries: Deliveries::default(),
             half_open: HalfOpen::default(),
             flows: Flows::default(),

@@ -1,5 +1,5 @@
 //! How a program under test comes into being: as an ordinary user without capabilities, with the descriptors it is
-//! to inherit, and, where a test wants that, with a kernel that refuses namespaces.
+//! to inherit, and, where a test wants that, in other surroundings (`surroundings`) or with a kernel that refuses something.
 //!
 //! The test process is root in its user namespace. A child leaves that for a namespace in which it has the user's own
 //! number; the `exec` that follows then takes its capabilities away, as it does for any user.
@@ -13,6 +13,7 @@ use std::process::Command;
 use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_JUMP, BPF_K, BPF_LD, BPF_RET, BPF_STMT, BPF_W, sock_filter};
 
 use crate::identity::Identity;
+use crate::surroundings::Surroundings;
 use crate::system_files;
 
 /// What the kernel refuses the program.
@@ -31,6 +32,21 @@ pub enum Kernel {
     HasNoPacketFilter,
     /// To do what it says: `connect` succeeds and connects nothing, as if rules that were taken had no effect.
     ConnectsNothing,
+    /// A user namespace in a user namespace: `user.max_user_namespaces` is 1.
+    OneUserNamespaceLeft,
+    /// Each of these calls.
+    Refuses(&'static [Refusal]),
+}
+
+/// A system call that fails, as in a kernel that does not have it or under a filter that forbids it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Its number.
+    pub call: libc::c_long,
+    /// Only with these arguments, by their place. The low half of each is looked at.
+    pub with: &'static [(u32, u32)],
+    /// The error number.
+    pub errno: i32,
 }
 
 const RESET: [libc::c_int; 7] =
@@ -47,25 +63,28 @@ pub struct Birth {
     pub terminal: Option<OwnedFd>,
     /// The folder that is its `/etc/netbox`.
     pub system: Option<CString>,
+    /// How its machine differs from the test host.
+    pub surroundings: Surroundings,
 }
 
 impl Birth {
     /// Makes `command` start its program like this.
     pub fn prepare(self, command: &mut Command, identity: &Identity) {
-        let limited = matches!(self.kernel, Kernel::NoUserNamespaceLeft | Kernel::NoNetworkNamespaceLeft);
-        // A limit is set on a user namespace of the child's own; the machine's must not be touched.
-        let own_user_namespace = !identity.real_root || limited;
-        let uid_map = format!("{} {} 1", identity.uid, nix::unistd::getuid());
-        let gid_map = format!("{} {} 1", identity.gid, nix::unistd::getgid());
         let limit = match self.kernel {
-            Kernel::NoUserNamespaceLeft => Some(c"/proc/sys/user/max_user_namespaces"),
-            Kernel::NoNetworkNamespaceLeft => Some(c"/proc/sys/user/max_net_namespaces"),
+            Kernel::NoUserNamespaceLeft => Some((c"/proc/sys/user/max_user_namespaces", b"0")),
+            Kernel::OneUserNamespaceLeft => Some((c"/proc/sys/user/max_user_namespaces", b"1")),
+            Kernel::NoNetworkNamespaceLeft => Some((c"/proc/sys/user/max_net_namespaces", b"0")),
             _ => None,
         };
+        // A limit is set on a user namespace of the child's own; the machine's must not be touched.
+        let own_user_namespace = !identity.real_root || limit.is_some();
+        let uid_map = format!("{} {} 1", identity.uid, nix::unistd::getuid());
+        let gid_map = format!("{} {} 1", identity.gid, nix::unistd::getgid());
         let filter = match self.kernel {
             Kernel::RefusesNamespaces => Some(refuse_namespaces()),
             Kernel::HasNoPacketFilter => Some(have_no_packet_filter()),
             Kernel::ConnectsNothing => Some(connect_nothing()),
+            Kernel::Refuses(refusals) => Some(refuse(refusals)),
             _ => None,
         };
         let born = move || {
@@ -96,8 +115,9 @@ impl Birth {
                 write(c"/proc/self/uid_map", uid_map.as_bytes())?;
                 write(c"/proc/self/gid_map", gid_map.as_bytes())?;
             }
-            if let Some(limit) = limit {
-                write(limit, b"0")?;
+            self.surroundings.enter()?;
+            if let Some((limit, number)) = limit {
+                write(limit, number)?;
             }
             for (descriptor, number) in &self.descriptors {
                 // SAFETY: dup2 takes no pointers; the number it replaces is nobody's in a child about to exec.
@@ -115,7 +135,7 @@ impl Birth {
 }
 
 /// `open`, `write` and `close` without the allocation that `std::fs` makes for the path.
-fn write(path: &std::ffi::CStr, text: &[u8]) -> io::Result<()> {
+pub fn write(path: &std::ffi::CStr, text: &[u8]) -> io::Result<()> {
     // SAFETY: the path ends in a zero byte; the descriptor is open between the calls, and `text` lives throughout.
     unsafe {
         let file = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
@@ -127,7 +147,8 @@ fn write(path: &std::ffi::CStr, text: &[u8]) -> io::Result<()> {
     }
 }
 
-fn check(result: libc::c_int) -> io::Result<()> {
+/// The error of a call that failed.
+pub fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -191,6 +212,23 @@ fn have_no_packet_filter() -> Vec<sock_filter> {
 
 fn connect_nothing() -> Vec<sock_filter> {
     vec![word(NUMBER), equal(libc::SYS_connect as u32, 0, 1), answer(0), allow()]
+}
+
+/// In the order in which they are listed.
+fn refuse(refusals: &[Refusal]) -> Vec<sock_filter> {
+    let mut filter = Vec::new();
+    for refusal in refusals {
+        // Two instructions for each argument, and the answer.
+        let rest =
+            |place: usize| u8::try_from(2 * (refusal.with.len() - place) + 1).expect("six arguments at the most");
+        filter.extend([word(NUMBER), equal(refusal.call as u32, 0, rest(0))]);
+        for (place, (argument, value)) in refusal.with.iter().enumerate() {
+            filter.extend([word(FIRST_ARGUMENT + 8 * argument), equal(*value, 0, rest(place + 1))]);
+        }
+        filter.push(answer(refusal.errno));
+    }
+    filter.push(allow());
+    filter
 }
 
 fn statement(code: u32, value: u32) -> sock_filter {

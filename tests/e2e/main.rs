@@ -10,7 +10,9 @@
 //! | variable | effect |
 //! | --- | --- |
 //! | `NETBOX_E2E_AS=root` | a root process stays root, and so does netbox; else it becomes the user `netbox-test` |
+//! | `NETBOX_E2E_WITHOUT=nf_tables` | netbox runs as on a kernel without nf_tables: the tests of what must hold there too |
 //! | `NETBOX_E2E_BINARY` | the netbox to test, instead of the one that was just built |
+//! | `NETBOX_WRITE_REFERENCE=1` | the tables of `docs/platforms.md` are written anew, and nothing is tested |
 //! | `CI=true` | a client that is not installed is a failure; else its tests are skipped, and that is said |
 
 #![allow(clippy::expect_used, reason = "a world that cannot be made is a failed test, and says why")]
@@ -21,11 +23,13 @@ mod host_services;
 mod identity;
 mod network;
 mod outcome;
+mod platforms;
 mod programs;
 mod project;
 mod proxy;
 mod run;
 mod servers;
+mod surroundings;
 mod system_files;
 mod terminal;
 mod test_user;
@@ -39,6 +43,7 @@ use std::sync::OnceLock;
 
 use libtest_mimic::{Arguments, Trial};
 
+use crate::child::Kernel;
 use crate::programs::Program;
 use crate::world::World;
 
@@ -93,6 +98,10 @@ fn main() -> ExitCode {
         let trials = themes::all().map(|test| test.trial(true, true)).collect();
         return libtest_mimic::run(&arguments, trials).exit_code();
     }
+    if platforms::is_to_be_written() {
+        platforms::write();
+        return ExitCode::SUCCESS;
+    }
     let built = std::env::var_os("NETBOX_E2E_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_netbox").into());
     // The process becomes another user and enters its namespaces here, and has one thread until then.
     let world = World::new(&PathBuf::from(built));
@@ -130,6 +139,9 @@ impl Test {
     }
 
     fn is_of(&self, world: &World) -> bool {
+        if world.kernel != Kernel::Willing && !themes::without_nf_tables::holds(self) {
+            return false;
+        }
         match self.of {
             Of::Anybody => true,
             Of::Root => world.identity.real_root,

@@ -77,6 +77,7 @@ const OWN: &[(&str, &str)] = &[
     ("rename.py", include_str!("programs/rename.py")),
     ("wheel.py", include_str!("programs/wheel.py")),
     ("serve.py", include_str!("programs/serve.py")),
+    ("fast_open.py", include_str!("programs/fast_open.py")),
     ("unix.py", include_str!("programs/unix.py")),
     ("own_unix.py", include_str!("programs/own_unix.py")),
     ("fetch.mjs", include_str!("programs/fetch.mjs")),

@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 
 use crate::child::{Birth, Kernel};
 use crate::outcome::{Outcome, read_events};
+use crate::surroundings::Surroundings;
 use crate::system_files;
 use crate::terminal::Terminal;
 use crate::world::World;
@@ -57,7 +58,13 @@ impl<'w> Run<'w> {
             before.extend(["--events".into(), events.clone().into(), "--".into()]);
         }
         let environment = world.environment().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        let birth = Birth { descriptors: Vec::new(), kernel: Kernel::Willing, terminal: None, system: None };
+        let birth = Birth {
+            descriptors: Vec::new(),
+            kernel: Kernel::Willing,
+            terminal: None,
+            system: None,
+            surroundings: Surroundings::default(),
+        };
         let folder = world.path("home");
         Self { world, before, events, environment, folder, stdin: Input::Nothing, stdout: None, stderr: None, birth }
     }
@@ -134,8 +141,19 @@ impl<'w> Run<'w> {
     }
 
     /// With this limit on open descriptors.
-    pub fn descriptor_limit(mut self, limit: u64) -> Self {
-        self.before.splice(0..0, ["prlimit".into(), format!("--nofile={limit}:{limit}").into()]);
+    pub fn descriptor_limit(self, limit: u64) -> Self {
+        self.under(&["prlimit", &format!("--nofile={limit}:{limit}")])
+    }
+
+    /// Started by this program, whose last argument it is.
+    pub fn under(mut self, words: &[&str]) -> Self {
+        self.before.splice(0..0, words.iter().map(OsString::from));
+        self
+    }
+
+    /// On a machine that differs like this.
+    pub fn surroundings(mut self, surroundings: Surroundings) -> Self {
+        self.birth.surroundings = surroundings;
         self
     }
 

@@ -1,5 +1,5 @@
-//! System policy files, which root alone can make. So they are made before the tests give root up, on a file system of
-//! their own, and each lies in a folder that a test can have as its `/etc/netbox`.
+//! System files, which root alone can make. So they are made before the tests give root up, on a file system of their own:
+//! policy files, each in a folder that a test can have as its `/etc/netbox`, and whole `/etc`s.
 
 use std::ffi::CString;
 use std::fs::{self, Permissions};
@@ -30,6 +30,14 @@ const FILES: [(&str, &str, u32, u32); 6] = [
     ("foreign", "", 0o644, 12_345),
 ];
 
+/// Folders that a test can have as its `/etc`, with the least that there is, and what `resolv.conf` is in them: nothing, or a
+/// link to this.
+const ETC: [(&str, Option<&str>); 3] = [
+    ("etc-without-resolver", None),
+    ("etc-with-a-link", Some("../run/resolver/resolv.conf")),
+    ("etc-with-a-dangling-link", Some("../run/nothing/resolv.conf")),
+];
+
 /// Makes them; the process must be single-threaded, and root.
 ///
 /// # Errors
@@ -49,6 +57,14 @@ pub fn make() -> Result<(), String> {
             .and_then(|()| fs::set_permissions(&file, Permissions::from_mode(mode)))
             .and_then(|()| chown(&file, Some(owner), Some(owner)))
             .map_err(|error| format!("`{}`: {error}", file.display()))?;
+    }
+    for (name, resolver) in ETC {
+        let folder = place.join(name);
+        let copied = |file| fs::copy(Path::new("/etc").join(file), folder.join(file)).map(drop);
+        fs::create_dir(&folder)
+            .and_then(|()| ["passwd", "group", "hosts", "nsswitch.conf"].into_iter().try_for_each(copied))
+            .and_then(|()| resolver.map_or(Ok(()), |link| symlink(link, folder.join("resolv.conf"))))
+            .map_err(|error| format!("`{}`: {error}", folder.display()))?;
     }
     fs::create_dir(place.join("linked"))
         .and_then(|()| symlink("/srv/bounds/config.toml", place.join("linked/config.toml")))

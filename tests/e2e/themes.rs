@@ -22,6 +22,7 @@ mod learn;
 mod lookups;
 mod modes;
 mod next_run;
+mod platforms;
 mod policy;
 mod policy_files;
 mod ports;
@@ -31,6 +32,7 @@ mod reach;
 mod refuse;
 mod several;
 mod signals;
+pub mod steps;
 mod system_file;
 mod terminal;
 mod terminal_jobs;
@@ -38,6 +40,7 @@ mod terminal_programs;
 mod trust;
 mod unix_sockets;
 mod usage;
+pub mod without_nf_tables;
 
 use crate::Test;
 
@@ -55,6 +58,8 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         descriptors::TESTS,
         devices::TESTS,
         exit_codes::TESTS,
+        steps::TESTS,
+        platforms::TESTS,
         signals::TESTS,
         terminal::TESTS,
         terminal_jobs::TESTS,
@@ -90,6 +95,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         several::TESTS,
         proxy::TESTS,
         explicit::TESTS,
+        without_nf_tables::TESTS,
     ];
     themes.into_iter().flatten()
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use nix::unistd::{AccessFlags, access};
 
 use crate::arrivals::{Arrival, Mark};
+use crate::child::Kernel;
 use crate::host_services::HostServices;
 use crate::identity::Identity;
 use crate::network::{self, Network};
@@ -28,6 +29,8 @@ pub const SEARCH_DOMAIN: &str = "corp.example.com";
 pub struct World {
     /// As whom, and where.
     pub identity: Identity,
+    /// What netbox runs on, unless a test has another one.
+    pub kernel: Kernel,
     shared: Arc<Shared>,
     fences: AtomicU32,
     runs: AtomicU32,
@@ -67,7 +70,12 @@ impl World {
         servers::start(&network, &shared);
         host_services.start();
         let (fences, runs) = (AtomicU32::new(0), AtomicU32::new(0));
-        Self { identity, shared, fences, runs, host_services, network }
+        let kernel = match std::env::var("NETBOX_E2E_WITHOUT") {
+            Ok(without) if without == "nf_tables" => Kernel::HasNoPacketFilter,
+            Ok(without) => panic!("`NETBOX_E2E_WITHOUT={without}`: only `nf_tables` can be missing"),
+            Err(_) => Kernel::Willing,
+        };
+        Self { identity, kernel, shared, fences, runs, host_services, network }
     }
 
     /// Calls `make` with the calling thread on another machine, so to speak: where the servers are.
@@ -113,7 +121,7 @@ impl World {
 
     /// `netbox run FLAGS -- …` on the test host.
     pub fn netbox(&self, flags: &[&str]) -> Run<'_> {
-        Run::new(self, Some(flags))
+        Run::new(self, Some(flags)).kernel(self.kernel)
     }
 
     /// `netbox proxy serve FLAGS` on the test host, as soon as it listens.
@@ -123,7 +131,7 @@ impl World {
 
     /// Any other use of netbox: the words after `netbox` are the arguments that are then executed.
     pub fn netbox_words(&self) -> Run<'_> {
-        Run::new(self, None).program(self.identity.netbox.clone().into_os_string())
+        Run::new(self, None).program(self.identity.netbox.clone().into_os_string()).kernel(self.kernel)
     }
 
     /// Where netbox is, for a program that starts it.

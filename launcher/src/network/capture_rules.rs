@@ -125,6 +125,24 @@ pub(crate) fn load() -> Result<(), Failure> {
     read_back(&socket, &rules)
 }
 
+/// Whether this kernel has no such rules to load: no nf_tables, or none for this user. Then nothing was loaded, since a batch
+/// is all or nothing. Other failures are not of the kernel's kind, and rules that were loaded and are not there least of all.
+pub(crate) fn is_missing(failure: &Failure) -> bool {
+    // By the family of sockets, by the subsystem, by an expression or the kind of a chain, and by a filter before all that.
+    const MISSING: [i32; 9] = [
+        libc::EPROTONOSUPPORT,
+        libc::EAFNOSUPPORT,
+        libc::EOPNOTSUPP,
+        libc::EPROTOTYPE,
+        libc::ENOENT,
+        libc::EINVAL,
+        libc::ENOSYS,
+        libc::EPERM,
+        libc::EACCES,
+    ];
+    failure.step == Step::CaptureRules && MISSING.contains(&failure.errno)
+}
+
 /// What the kernel says it has must be what was sent, rule by rule and expression by expression.
 fn read_back(socket: &Socket, wanted: &[(&str, Vec<Expression>)]) -> Result<(), Failure> {
     let mut batch = Batch::default();

@@ -15,14 +15,18 @@ use nix::sys::socket::SockProtocol;
 use super::netlink::{Attributes, Batch, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, Socket};
 use crate::error::{At, Failure, Step};
 
-/// The sandbox's own IPv4 address, on a /24.
+/// The sandbox's own IPv4 address.
 pub(crate) const ADDRESS4: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 100);
-/// The sandbox's own IPv6 address, on a /64: unique local (RFC 4193), `6e6574626f78` spells "netbox".
+/// The length of its network's prefix, whole bytes.
+pub(super) const PREFIX4: u8 = 24;
+/// See there.
+pub(super) const PREFIX6: u8 = 64;
+/// The sandbox's own IPv6 address: unique local (RFC 4193), `6e6574626f78` spells "netbox".
 pub(crate) const ADDRESS6: Ipv6Addr = Ipv6Addr::new(0xfd6e, 0x6574, 0x626f, 0x7800, 0, 0, 0, 0x100);
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_NEWADDR: u16 = 20;
-const RTM_NEWROUTE: u16 = 24;
+pub(super) const RTM_NEWROUTE: u16 = 24;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
@@ -30,10 +34,10 @@ const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
-const RTA_DST: u16 = 1;
-const RTA_OIF: u16 = 4;
-const RTA_PREFSRC: u16 = 7;
-const LOOPBACK_INDEX: u32 = 1;
+pub(super) const RTA_DST: u16 = 1;
+pub(super) const RTA_OIF: u16 = 4;
+pub(super) const RTA_PREFSRC: u16 = 7;
+pub(super) const LOOPBACK_INDEX: u32 = 1;
 const STUB_INDEX: u32 = 2;
 const PEER_INDEX: u32 = 3;
 
@@ -54,9 +58,9 @@ pub(crate) fn set_up() -> Result<Interfaces, Failure> {
         let loopback = link(&mut batch, LOOPBACK_INDEX, 0, true, |_| {});
         let device = if stub == "lo" { LOOPBACK_INDEX } else { STUB_INDEX };
         let created = if stub == "lo" { loopback } else { create(&mut batch, stub) };
-        let address4 = address(&mut batch, device, libc::AF_INET, &ADDRESS4.octets(), 24);
+        let address4 = address(&mut batch, device, libc::AF_INET, &ADDRESS4.octets(), PREFIX4);
         let route4 = default_route(&mut batch, device, libc::AF_INET, Some(&ADDRESS4.octets()));
-        let address6 = address(&mut batch, device, libc::AF_INET6, &ADDRESS6.octets(), 64);
+        let address6 = address(&mut batch, device, libc::AF_INET6, &ADDRESS6.octets(), PREFIX6);
         let local6 = local_route6(&mut batch, device);
         let route6 = default_route(&mut batch, device, libc::AF_INET6, None);
         let awaited = [loopback, created, address4, route4, address6, local6, route6];

@@ -3,15 +3,17 @@
 //! A socket belongs for life to the network namespace that it was made in. These are handed to netbox over the control
 //! socket, so that no process inside relays anything.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, listen, setsockopt, socket, sockopt,
 };
 
+use super::interfaces::{ADDRESS4, ADDRESS6};
 use super::log;
 use crate::error::{At, Failure, Step};
+use crate::resolver_files::NAME_SERVER;
 
 /// Where captured TCP connections are redirected to, on 127.0.0.1 and ::1. Above the ports that the kernel hands out
 /// by itself (`ip_local_port_range`), so that no program meets it by chance.
@@ -24,13 +26,15 @@ pub const EXPLICIT_PORT: u16 = 61003;
 pub const OWN_PORTS: [u16; 3] = [CAPTURE_PORT, DNS_PORT, EXPLICIT_PORT];
 /// How many ports of the host's loopback one sandbox may have. Each is a listener for IPv4 and one for IPv6.
 pub const MAX_HOST_PORTS: usize = 40;
-/// Where the resolver of a program without `/etc/resolv.conf` asks (resolv.conf(5)).
-const RESOLVER_OF_LAST_RESORT: u16 = 53;
+/// The port of queries for names. On loopback, the resolver of a program without `/etc/resolv.conf` asks there
+/// (resolv.conf(5)).
+pub(crate) const DNS: u16 = 53;
 
 /// The listeners, in the form that they travel in.
 #[derive(Debug)]
 pub struct Listeners {
-    /// Captured TCP connections; the original destination is `SO_ORIGINAL_DST`.
+    /// Captured TCP connections. On loopback, where they are redirected to, the original destination is `SO_ORIGINAL_DST`;
+    /// on every address, where the kernel has no nf_tables, it is the accepted socket's own address.
     pub capture: Vec<TcpListener>,
     /// DNS over UDP.
     pub dns_udp: Vec<UdpSocket>,
@@ -45,11 +49,19 @@ pub struct Listeners {
     pub log: Option<OwnedFd>,
 }
 
+/// How connections come to the listeners.
+pub(crate) enum Capture {
+    /// Redirected, from every port.
+    Rules,
+    /// By their address, on these ports.
+    Routes(Vec<u16>),
+}
+
 impl Listeners {
     /// Opens them in the calling process's network namespace.
     ///
     /// With `last_resort` also on port 53 of loopback, for programs that find no `/etc/resolv.conf`.
-    pub(crate) fn open(ipv6: bool, last_resort: bool, host_ports: &[u16]) -> Result<Self, Failure> {
+    pub(crate) fn open(capture: &Capture, ipv6: bool, last_resort: bool, host_ports: &[u16]) -> Result<Self, Failure> {
         let mut addresses = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
         if ipv6 {
             addresses.push(SocketAddr::from((Ipv6Addr::LOCALHOST, 0)));
@@ -61,12 +73,19 @@ impl Listeners {
                 address
             })
         };
-        let mut dns: Vec<SocketAddr> = at(DNS_PORT).collect();
+        let (captured, mut dns): (Vec<SocketAddr>, Vec<SocketAddr>) = match capture {
+            Capture::Rules => (at(CAPTURE_PORT).collect(), at(DNS_PORT).collect()),
+            Capture::Routes(ports) => {
+                let any: IpAddr = if ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+                let everywhere = ports.iter().map(|port| SocketAddr::new(any, *port)).collect();
+                (everywhere, vec![SocketAddr::from((NAME_SERVER, DNS))])
+            }
+        };
         if last_resort {
-            dns.push(SocketAddr::from((Ipv4Addr::LOCALHOST, RESOLVER_OF_LAST_RESORT)));
+            dns.push(SocketAddr::from((Ipv4Addr::LOCALHOST, DNS)));
         }
         Ok(Listeners {
-            capture: at(CAPTURE_PORT).map(tcp).collect::<Result<_, _>>()?,
+            capture: captured.into_iter().map(tcp).collect::<Result<_, _>>()?,
             dns_udp: dns.iter().copied().map(udp).collect::<Result<_, _>>()?,
             dns_tcp: dns.iter().copied().map(tcp).collect::<Result<_, _>>()?,
             explicit: vec![tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, EXPLICIT_PORT)))?],
@@ -78,13 +97,19 @@ impl Listeners {
     /// The addresses that the proxy listens on inside: no connection may lead to them. The ports of the host's loopback are
     /// not among them, since outside they are others'.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        let listeners = self
-            .capture
-            .iter()
-            .chain(&self.dns_tcp)
-            .chain(&self.explicit)
-            .filter_map(|socket| socket.local_addr().ok());
-        listeners.collect()
+        let redirected = self.capture.iter().filter(|listener| !is_everywhere(listener));
+        let listeners =
+            redirected.chain(&self.dns_tcp).chain(&self.explicit).filter_map(|socket| socket.local_addr().ok());
+        // On every address is also on the sandbox's own.
+        let own = |port| [IpAddr::from(ADDRESS4), IpAddr::from(ADDRESS6)].map(|address| SocketAddr::new(address, port));
+        listeners.chain(self.caught_ports().unwrap_or_default().into_iter().flat_map(own)).collect()
+    }
+
+    /// The ports on which connections are captured, where the kernel has no nf_tables; `None`: on every port.
+    pub fn caught_ports(&self) -> Option<Vec<u16>> {
+        let everywhere = self.capture.iter().filter(|listener| is_everywhere(listener));
+        let ports: Vec<u16> = everywhere.filter_map(|listener| Some(listener.local_addr().ok()?.port())).collect();
+        (!ports.is_empty()).then_some(ports)
     }
 
     /// Where programs inside connect to netbox by intention: the proxy, and the ports of the host's loopback.
@@ -132,6 +157,10 @@ impl Listeners {
     }
 }
 
+fn is_everywhere(listener: &TcpListener) -> bool {
+    listener.local_addr().is_ok_and(|address| address.ip().is_unspecified())
+}
+
 fn tcp(address: SocketAddr) -> Result<TcpListener, Failure> {
     let what = format!("TCP {address}");
     let socket = open(address, SockType::Stream).at(Step::Listeners, &what)?;
@@ -147,8 +176,8 @@ fn open(address: SocketAddr, kind: SockType) -> nix::Result<OwnedFd> {
     let family = if address.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
     let socket = socket(family, kind, SockFlag::SOCK_CLOEXEC, None)?;
     if address.is_ipv6() {
-        // The IPv4 listener of the same port stands beside it.
-        setsockopt(&socket, sockopt::Ipv6V6Only, &true)?;
+        // An IPv4 listener of the same port stands beside it; but one on every address is for both.
+        setsockopt(&socket, sockopt::Ipv6V6Only, &!address.ip().is_unspecified())?;
     }
     bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
     Ok(socket)
@@ -158,11 +187,14 @@ fn open(address: SocketAddr, kind: SockType) -> nix::Result<OwnedFd> {
 mod tests {
     use super::*;
     use crate::message::MAX_DESCRIPTORS;
+    use crate::network::MAX_CAUGHT_PORTS;
 
     #[test]
     fn all_listeners_that_there_can_be_travel_at_once() {
-        // Two families, the resolver of last resort, the explicit one and the log.
-        let most = 2 + 3 + 3 + 1 + 2 * MAX_HOST_PORTS + 1;
+        // Two families, the resolver of last resort, the explicit one, the log, and the command's terminal.
+        let most = 2 + 3 + 3 + 1 + 2 * MAX_HOST_PORTS + 1 + 1;
+        assert!(most <= MAX_DESCRIPTORS, "{most}");
+        let most = (MAX_CAUGHT_PORTS + 1) + 2 + 2 + 1 + 2 * MAX_HOST_PORTS + 1;
         assert!(most <= MAX_DESCRIPTORS, "{most}");
     }
 

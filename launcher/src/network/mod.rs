@@ -1,51 +1,74 @@
 //! The sandbox's network: interfaces that lead nowhere, rules that capture, listeners that netbox holds.
 //!
-//! Stages, in order: [`interfaces::set_up`], [`capture_rules::load`], [`Listeners::open`],
+//! Stages, in order: [`interfaces::set_up`], [`capture_rules::load`] or else [`local_routes::add`], [`Listeners::open`],
 //! [`self_test::run`]. All of them run in pid 1 of the sandbox, which has CAP_NET_ADMIN in a network namespace of its
 //! own; none needs a privilege on the host.
 
 mod capture_rules;
 mod interfaces;
 mod listeners;
+mod local_routes;
 pub(crate) mod log;
 pub(crate) mod netlink;
 mod self_test;
 
-use std::fs;
+use std::fs::File;
+use std::io::Write;
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 pub(crate) use interfaces::{ADDRESS4, ADDRESS6};
 pub use listeners::{EXPLICIT_PORT, Listeners, MAX_HOST_PORTS, OWN_PORTS};
+pub use local_routes::MAX_CAUGHT_PORTS;
 pub use log::read_refused;
 
 use crate::costs::Stopwatch;
 use crate::error::{At, Failure, Step};
+use listeners::Capture;
 
 /// The sandbox's network, standing and proved.
 pub(crate) struct Network {
     pub(crate) listeners: Listeners,
-    /// The mechanisms in force, for the `start` event: "nft", the stub's kind, "ipv6" where it is there.
+    /// The mechanisms in force, for the `start` event: "nft" or "routes", the stub's kind, "ipv6" where it is there.
     pub(crate) walls: Vec<&'static str>,
 }
 
-/// Sets the network up in the calling process's namespace. `resolver_of_last_resort`: see [`Listeners::open`].
+/// Sets the network up in the calling process's namespace. `resolver_of_last_resort`: see [`Listeners::open`]; `ports`: see
+/// [`Spec::caught_ports`](crate::Spec::caught_ports).
 pub(crate) fn set_up(
     resolver_of_last_resort: bool,
     host_ports: &[u16],
+    ports: &[u16],
     watch: &mut Stopwatch,
 ) -> Result<Network, Failure> {
     let interfaces = interfaces::set_up()?;
     watch.lap("interfaces");
-    capture_rules::load()?;
+    let ipv6 = interfaces.ipv6 && has_sockets6();
+    let capture = match capture_rules::load() {
+        Ok(()) => Capture::Rules,
+        Err(failure) if capture_rules::is_missing(&failure) => {
+            local_routes::add(ipv6)?;
+            Capture::Routes(local_routes::caught(ports, host_ports))
+        }
+        Err(failure) => return Err(failure),
+    };
     watch.lap("capture rules");
-    let listeners = Listeners::open(interfaces.ipv6, resolver_of_last_resort, host_ports)?;
+    let listeners = Listeners::open(&capture, ipv6, resolver_of_last_resort, host_ports)?;
     watch.lap("listeners");
-    self_test::run(&listeners)?;
+    self_test::run(&listeners, &capture, ipv6)?;
     watch.lap("proof of the capture");
-    let mut walls = vec!["netns", "nft", interfaces.stub];
-    if interfaces.ipv6 {
+    let wall = if matches!(capture, Capture::Rules) { "nft" } else { "routes" };
+    let mut walls = vec!["netns", wall, interfaces.stub];
+    if ipv6 {
         walls.push("ipv6");
     }
     Ok(Network { listeners, walls })
+}
+
+/// Whether there are sockets for IPv6. A kernel that has it may still be told to have none, by `ipv6.disable` or by the
+/// system-call filter of a container: then programs inside have none either.
+fn has_sockets6() -> bool {
+    socket(AddressFamily::Inet6, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).is_ok()
 }
 
 /// Lets programs inside bind ports below 1024: they are the sandbox's own.
@@ -53,5 +76,7 @@ pub(crate) fn set_up(
 /// Needs the fresh `/proc`: in a container the old one's `sys` is often read-only.
 pub(crate) fn allow_low_ports() -> Result<(), Failure> {
     let path = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
-    fs::write(path, "0").at(Step::LowPorts, path)
+    // Only what is there: in an odd `/proc` nothing is to be made.
+    let write = |mut file: File| file.write_all(b"0");
+    File::options().write(true).open(path).and_then(write).at(Step::LowPorts, path)
 }

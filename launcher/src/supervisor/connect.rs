@@ -53,6 +53,11 @@ impl Supervisor {
             libc::AF_INET | libc::AF_INET6 => {
                 let mut made = None;
                 if network == Network::Sandbox
+                    && judge::is_for_nobody(socket.as_fd(), domain, bytes, &self.caught_ports)
+                {
+                    return Err(Errno::ECONNREFUSED);
+                }
+                if network == Network::Sandbox
                     && let Some(destination) = judge::followed(socket.as_fd(), domain, bytes, &self.doors)
                 {
                     made = judge::ask(&*self.judge, destination, &|| target.identify())?;

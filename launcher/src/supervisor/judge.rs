@@ -28,12 +28,24 @@ pub type Made = Box<dyn FnOnce(SocketAddr, Caller)>;
 /// captured, since it is not for the sandbox itself and no query for names; and what is for one of `doors`, netbox's own
 /// listeners on the loopback.
 pub(super) fn followed(socket: BorrowedFd, domain: i32, address: &[u8], doors: &[SocketAddr]) -> Option<SocketAddr> {
-    let is_stream = || sys::socket::option(socket, libc::SO_TYPE) == Ok(libc::SOCK_STREAM);
     let destination = destination(domain, address)?;
-    let ip = destination.ip();
-    let is_own = ip.is_loopback() || ip.is_unspecified() || ip == ADDRESS4 || ip == ADDRESS6;
-    let is_captured = !is_own && destination.port() != DNS && destination.port() != 0;
-    ((is_captured || doors.contains(&destination)) && is_stream()).then_some(destination)
+    let is_captured = !is_own(destination.ip()) && destination.port() != DNS && destination.port() != 0;
+    ((is_captured || doors.contains(&destination)) && is_stream(socket)).then_some(destination)
+}
+
+/// Whether a connect of this socket to this address is for the sandbox itself, on a port on which netbox alone can listen
+/// since it does so on every address ([`Listeners::caught_ports`](crate::Listeners::caught_ports)).
+pub(super) fn is_for_nobody(socket: BorrowedFd, domain: i32, address: &[u8], caught_ports: &[u16]) -> bool {
+    let is_caught = |destination: &SocketAddr| is_own(destination.ip()) && caught_ports.contains(&destination.port());
+    destination(domain, address).as_ref().is_some_and(is_caught) && is_stream(socket)
+}
+
+fn is_own(ip: IpAddr) -> bool {
+    ip.is_loopback() || ip.is_unspecified() || ip == ADDRESS4 || ip == ADDRESS6
+}
+
+fn is_stream(socket: BorrowedFd) -> bool {
+    sys::socket::option(socket, libc::SO_TYPE) == Ok(libc::SOCK_STREAM)
 }
 
 /// Whether it is an address of a link (RFC 4291, section 2.5.6). The only link leads nowhere.
@@ -111,6 +123,10 @@ mod tests {
         assert!(asked(tcp.as_fd(), 5432, [203, 0, 113, 7]));
         assert!(!asked(udp.as_fd(), 5432, [203, 0, 113, 7]));
         assert!(!asked(tcp.as_fd(), 53, [203, 0, 113, 7]));
+        let nobodys = |socket: BorrowedFd, port, ip| is_for_nobody(socket, libc::AF_INET, &v4(port, ip), &[443]);
+        assert!(nobodys(tcp.as_fd(), 443, [127, 0, 0, 1]) && nobodys(tcp.as_fd(), 443, ADDRESS4.octets()));
+        assert!(!nobodys(tcp.as_fd(), 443, [203, 0, 113, 7]) && !nobodys(tcp.as_fd(), 8080, [127, 0, 0, 1]));
+        assert!(!nobodys(udp.as_fd(), 443, [127, 0, 0, 1]));
         assert!(asked(tcp.as_fd(), 61003, [127, 0, 0, 1]) && !asked(tcp.as_fd(), 61004, [127, 0, 0, 1]));
         for own in [[127, 0, 0, 1], [127, 9, 9, 9], [0, 0, 0, 0], ADDRESS4.octets()] {
             assert!(!asked(tcp.as_fd(), 5432, own), "{own:?}");

@@ -91,6 +91,18 @@ struct Supervisor {
     judge: Box<Judge>,
     /// Netbox's listeners on the loopback inside.
     doors: Vec<SocketAddr>,
+    /// The ports on which netbox listens on every address; none where connections are redirected to it.
+    caught_ports: Vec<u16>,
+}
+
+/// What netbox knows of a sandbox.
+pub(crate) struct Known {
+    /// Sockets of the host that may be connected to.
+    pub(crate) allowed: Vec<AllowedSocket>,
+    /// Netbox's listeners on the loopback inside.
+    pub(crate) doors: Vec<SocketAddr>,
+    /// The ports on which netbox listens on every address.
+    pub(crate) caught_ports: Vec<u16>,
 }
 
 /// Which network a socket is of.
@@ -128,20 +140,20 @@ pub(crate) struct Supervision(Arc<Pool>);
 impl Supervision {
     /// Starts to wait for the command's listener, which pid 1 hands over on `channel` just before the command runs.
     ///
-    /// `inside`: a socket of the sandbox's network. `allowed`: sockets of the host that may be connected to. `doors`:
-    /// netbox's listeners on the loopback inside.
+    /// `inside`: a socket of the sandbox's network.
     pub(crate) fn start(
         channel: Channel,
         inside: BorrowedFd,
-        allowed: Vec<AllowedSocket>,
+        known: Known,
         judge: Box<Judge>,
-        doors: Vec<SocketAddr>,
     ) -> Result<Self, Failure> {
+        let Known { allowed, doors, caught_ports } = known;
         let step = Step::UnixSockets;
         let descriptors = descriptor_limit();
         sys::thread::make_interruptible().at(step, "sigaction")?;
         let own = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).at(step, "socket")?;
         let number = |socket: BorrowedFd| sys::socket::network_namespace(socket).at(step, "SO_NETNS_COOKIE");
+        resolve::is_available().at(step, "openat2")?;
         let networks = Networks { own: number(own.as_fd())?, sandbox: number(inside)? };
         let pool = Arc::new(Pool::default());
         let waiting = Arc::clone(&pool);
@@ -151,7 +163,7 @@ impl Supervision {
                 let pairs = Mutex::new(channel);
                 let inodes = Inodes::new(allowed, descriptors);
                 let host = host::Sockets::default();
-                let supervisor = Supervisor { networks, inodes, host, pairs, judge, doors };
+                let supervisor = Supervisor { networks, inodes, host, pairs, judge, doors, caught_ports };
                 waiting.run(Arc::new((Listener::new(listener), supervisor)));
             }
         };

@@ -26,6 +26,12 @@ const ATTEMPTS: usize = 8;
 /// Names of a process for itself, which mean another one to us, and what follows them there.
 const OWN: [(&[u8], &str); 3] = [(b"/proc/self", ""), (b"/proc/thread-self", ""), (b"/dev/fd", "fd")];
 
+/// Whether the kernel resolves paths for somebody (Linux 5.6): an error number, else.
+pub(super) fn is_available() -> nix::Result<()> {
+    let root = open_path("/", HANDLE | OFlag::O_DIRECTORY, Mode::empty())?;
+    resolve(&root, b".", ResolveFlag::RESOLVE_IN_ROOT).map(drop)
+}
+
 /// Opens it, with the rights of `user`, if the process has other ones than netbox. Errors are those that the process would
 /// see.
 pub(super) fn open(thread: Pid, path: &[u8], user: Option<&User>) -> nix::Result<OwnedFd> {

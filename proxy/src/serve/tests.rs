@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::capture::tests::world::{World, expect_answer, of, send, soon};
+use crate::original_destination::Original;
 
 fn listen(address: &str) -> TcpListener {
     TcpListener::bind(address).unwrap()
@@ -32,6 +33,30 @@ async fn connections_to_the_listeners_themselves_are_reset_on_each_of_them() {
     soon(serving).await.unwrap().unwrap();
     for address in addresses {
         assert_eq!(TcpStream::connect(address).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+    world.assert_untouched();
+}
+
+/// Where the kernel has no nf_tables. Every address is the sandbox's there, and loopback is nobody else's.
+#[tokio::test]
+async fn a_connection_to_a_listener_on_every_address_is_for_its_own_address_and_loopback_is_refused() {
+    let world = World::new(&["127.0.0.0/8:*", "[::1]:*"]);
+    let capture = listen("[::]:0");
+    let port = capture.local_addr().unwrap().port();
+    let told = |stream: &TcpStream| original_destination(stream, Capture::at("[::]:0".parse().unwrap())).unwrap();
+    let client = TcpStream::connect(("127.0.0.2", port)).await.unwrap();
+    let accepted = capture.accept().unwrap().0;
+    accepted.set_nonblocking(true).unwrap();
+    let accepted = TcpStream::from_std(accepted).unwrap();
+    let address = (std::net::Ipv4Addr::new(127, 0, 0, 2), port).into();
+    assert_eq!(told(&accepted), Original { address, is_listener: true });
+    drop(client);
+    let listeners = Listeners { capture: vec![capture], ..Listeners::default() };
+    let _serving = tokio::spawn(serve(Arc::clone(&world.session), listeners));
+    for address in ["127.0.0.1", "127.0.0.2", "::1"] {
+        let mut client = TcpStream::connect((address, port)).await.unwrap();
+        let error = soon(client.read(&mut [0])).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     }
     world.assert_untouched();
 }

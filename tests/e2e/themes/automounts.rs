@@ -5,17 +5,21 @@ use std::io::{PipeReader, Read};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
+use netbox_launcher::Step;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::getpgrp;
 
+use crate::child::{Kernel, Refusal};
 use crate::run::eventually;
 use crate::tests;
+use crate::themes::steps;
 use crate::world::World;
 
 tests![of automounts:
     a_look_below_one_tells_the_host_nothing needs [],
     what_is_mounted_below_one_is_still_there needs [],
+    a_point_that_cannot_be_covered_gives_125 needs [],
 ];
 
 const FLAGS: [&str; 2] = ["--allow", "other.example.com"];
@@ -84,4 +88,12 @@ fn what_is_mounted_below_one_is_still_there(world: &World) {
     assert_eq!(fs::read_to_string(home.join("other")).expect("it was written"), "more\n");
     assert!(!point.was_asked_for("home"), "{outcome}");
     umount2(&home, MntFlags::MNT_DETACH).expect("it is mounted");
+}
+
+fn a_point_that_cannot_be_covered_gives_125(world: &World) {
+    const PLAIN: u32 = (libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC) as u32;
+    const NO_COVER: &[Refusal] = &[Refusal { call: libc::SYS_mount, with: &[(3, PLAIN)], errno: libc::EPERM }];
+    let _point = Point::make(world);
+    let run = world.netbox(&FLAGS).kernel(Kernel::Refuses(NO_COVER));
+    steps::fails(world, run, Step::Automounts, libc::EPERM);
 }

@@ -20,7 +20,6 @@ tests![
     a_filter_that_refuses_namespaces_gives_125 needs [],
     no_user_namespace_left_gives_125 needs [],
     no_network_namespace_left_gives_125 needs [],
-    a_kernel_without_packet_filter_gives_125 needs [],
     rules_without_effect_give_125 needs [],
 ];
 
@@ -71,10 +70,6 @@ fn no_user_namespace_left_gives_125(world: &World) {
 
 fn no_network_namespace_left_gives_125(world: &World) {
     does_not_run_without_isolation(world, Kernel::NoNetworkNamespaceLeft, "namespace");
-}
-
-fn a_kernel_without_packet_filter_gives_125(world: &World) {
-    does_not_run_without_isolation(world, Kernel::HasNoPacketFilter, "cannot load the capture rules");
 }
 
 /// netbox believes no rule that it has not seen at work.

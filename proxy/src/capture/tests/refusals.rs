@@ -11,6 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::world::*;
 use crate::capture::{handle, refuse_over_limit};
 use crate::client_hello::tests::hello;
+use crate::original_destination::Original;
 use crate::resolve::LookupError;
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: evil.example\r\n\r\n";
@@ -200,7 +201,7 @@ async fn h078_the_listener_itself_is_never_reached() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (accepted, _) = listener.accept().await.unwrap();
-    let original = accepted.local_addr().unwrap();
+    let original = Original { address: accepted.local_addr().unwrap(), is_listener: true };
     let handled = tokio::spawn(handle(Arc::clone(&world.session), accepted, original));
     expect_reset(&mut client).await;
     soon(handled).await.unwrap();

@@ -20,6 +20,7 @@ use crate::dns::{HostRecords, Names};
 use crate::events::{Events, SessionId};
 use crate::explicit;
 use crate::facts::Facts;
+use crate::original_destination::Original;
 use crate::resolve::{LookupError, Pending, Resolver};
 use crate::service::credentials::Entrance;
 use crate::session::{Limits, Session};
@@ -163,6 +164,7 @@ impl World {
             }
         };
         let (client, accepted) = pair().await;
+        let original = Original { address: original, is_listener: false };
         self.connections.push(tokio::spawn(handle(Arc::clone(&self.session), accepted, original)));
         client
     }
