@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Write, stdout};
+use std::path::Path;
 
 use netbox_config::Rule;
 use serde_json::{Value, json};
@@ -13,13 +14,19 @@ use crate::ports::Ports;
 ///
 /// # Errors
 /// stdout could not be written to.
-pub fn print(command: &[OsString], effective: &Effective, ports: &Ports, as_json: bool) -> io::Result<()> {
+pub fn print(
+    command: &[OsString],
+    effective: &Effective,
+    ports: &Ports,
+    via: Option<&Path>,
+    as_json: bool,
+) -> io::Result<()> {
     let policy = effective.policy();
     let mut out = stdout().lock();
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     if as_json {
         let rules = |rules: &[Rule]| -> Vec<Value> { rules.iter().map(rule).collect() };
-        let object = json!({
+        let mut object = json!({
             "command": words,
             "mode": policy.mode().to_string(),
             "policy": policy.digest(),
@@ -29,6 +36,9 @@ pub fn print(command: &[OsString], effective: &Effective, ports: &Ports, as_json
             "host_ports": ports.host.iter().map(|door| &door.text).collect::<Vec<_>>(),
             "published": ports.published.iter().map(|door| &door.text).collect::<Vec<_>>(),
         });
+        if let Some(via) = via {
+            object["via"] = format!("unix:{}", via.display()).into();
+        }
         return writeln!(out, "{object}");
     }
     let words: Vec<_> = words.iter().map(|word| netbox_config::quote(word.as_bytes()).to_string()).collect();
@@ -37,6 +47,10 @@ pub fn print(command: &[OsString], effective: &Effective, ports: &Ports, as_json
     for UsedFile { layer, path, standing, .. } in &effective.files {
         let path = netbox_config::quote(path.as_os_str().as_encoded_bytes());
         writeln!(out, "file     {path}  ({}, {})", layer.as_str(), standing.as_str())?;
+    }
+    if let Some(via) = via {
+        let via = netbox_config::quote(via.as_os_str().as_encoded_bytes());
+        writeln!(out, "via      {via}, which grants at most what follows")?;
     }
     for (verb, rules) in [("allow", policy.allow()), ("deny", policy.deny())] {
         for rule in rules {

@@ -34,6 +34,7 @@ mod threats;
 mod unix_sockets;
 mod usage;
 mod variables;
+mod via;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;

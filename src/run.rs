@@ -2,9 +2,10 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use netbox_launcher::{Embryo, Failure, Outcome, Spec};
+use netbox_launcher::{Embryo, Failure, Listeners, Outcome, Spec};
 use netbox_proxy::events::{Events, SessionId, Start};
 use tokio::runtime::{self, Runtime};
 
@@ -16,8 +17,12 @@ use crate::policy::{self, Asking, Effective, Refused};
 use crate::ports::Ports;
 use crate::published::{self, Door};
 use crate::say::{self, Voice};
-use crate::session::{self, Ended};
-use crate::{FAILED, USAGE, caught_ports, devices, dry_run, passed, protected, served_mounts, summary, unix_sockets};
+use crate::session::{self, Carrier, Ended};
+use crate::via::lease::{Lease, OWN_NUMBERS};
+use crate::via::{Call, NotCarried, Wish};
+use crate::{
+    FAILED, USAGE, caught_ports, devices, dry_run, passed, protected, served_mounts, summary, unix_sockets, via,
+};
 
 const TIMED_OUT: u8 = 124;
 const NOT_EXECUTABLE: u8 = 126;
@@ -33,7 +38,13 @@ pub fn run(arguments: RunArguments) -> u8 {
         Err(why) => return refuse(if why.is_usage { USAGE } else { FAILED }, &why.text, why.hint.as_deref()),
     };
     if arguments.dry_run {
-        return match dry_run::print(&arguments.command, &intent.effective, &intent.ports, arguments.json) {
+        return match dry_run::print(
+            &arguments.command,
+            &intent.effective,
+            &intent.ports,
+            intent.via.as_deref(),
+            arguments.json,
+        ) {
             Ok(()) => 0,
             Err(error) => refuse(FAILED, &format!("cannot write to stdout: {error}"), None),
         };
@@ -74,6 +85,8 @@ pub struct Intent {
     ports: Ports,
     /// `--pass-fd`.
     passed: Vec<i32>,
+    /// `--via`.
+    via: Option<PathBuf>,
 }
 
 impl Intent {
@@ -88,7 +101,8 @@ impl Intent {
         let events = event_sink::destination(arguments.events.as_ref()).map_err(Refused::usage)?;
         passed::check(&passed, events.as_ref()).map_err(Refused::usage)?;
         let ports = Ports::new(&arguments.host_port, &arguments.publish).map_err(Refused::usage)?;
-        Ok(Self { effective, events, ports, passed })
+        let via = via::path(arguments.via.as_ref()).map_err(Refused::usage)?;
+        Ok(Self { effective, events, ports, passed, via })
     }
 }
 
@@ -96,6 +110,12 @@ impl Intent {
 struct Fault {
     text: String,
     hint: Option<String>,
+}
+
+impl From<NotCarried> for Fault {
+    fn from(NotCarried { text, hint, .. }: NotCarried) -> Self {
+        Fault { text, hint }
+    }
 }
 
 impl From<Failure> for Fault {
@@ -123,7 +143,7 @@ fn fault(what: &str) -> impl Fn(std::io::Error) -> Fault + '_ {
 
 /// From here on, an error means that the command did not run.
 fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<EventSink>) -> Result<Ran, Fault> {
-    let Intent { effective, ports, passed, .. } = intent;
+    let Intent { effective, ports, passed, via, .. } = intent;
     let id = SessionId::random().map_err(fault("draw a session number"))?;
     let directory = env::current_dir().map_err(fault("find the working directory"))?;
     let [program, rest @ ..] = arguments.command.as_slice() else {
@@ -165,6 +185,8 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
         caught_ports: caught_ports::of(effective.compiled.policy(), &ports),
     };
     netbox_launcher::look_names_up_as_written();
+    // Before anything is built: most of what can be wrong with the service shows here.
+    let call = via.as_deref().map(Call::place).transpose()?;
 
     // Pid 1 is cloned from the one thread that there is; what needs threads is made while it builds the sandbox.
     let embryo = Embryo::conceive(&spec)?;
@@ -174,22 +196,32 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
     let policy = Arc::new(effective.compiled.into_policy());
     let runtime = runtime().map_err(fault("start the proxy"))?;
     let (sandbox, listeners) = embryo.deliver()?;
+    let lease = match (call, via) {
+        (Some(call), Some(path)) => {
+            let wish = Wish::new(id, program.clone(), &policy, events.are_written());
+            events.number_from(OWN_NUMBERS);
+            Some(lease(call, path, wish, &listeners, &runtime, voice)?)
+        }
+        _ => None,
+    };
 
     if voice.verbose {
         served_mounts::listed().iter().for_each(|text| voice.detail(text));
     }
     voice.detail(format_args!("session {id}, walls: {}", sandbox.walls().join(" ")));
     voice.detail(format_args!("they took: {}", sandbox.costs()));
+    let granted = lease.as_ref().map(Lease::grant);
     events.start(Start {
         argv0: spec.program.to_string_lossy().into_owned(),
-        mode: policy.mode(),
-        policy: policy.digest(),
+        mode: granted.map_or(policy.mode(), |granted| granted.mode.parse().unwrap_or(policy.mode())),
+        policy: granted.map_or_else(|| policy.digest(), |granted| granted.policy.clone()),
         walls: sandbox.walls().to_vec(),
         doors: doors(&arguments, &published),
         pid: sandbox.pid().and_then(|pid| u32::try_from(pid).ok()).unwrap_or_default(),
     });
     let doors = session::Doors { host: &ports, published };
-    let ended = runtime.block_on(session::hold(sandbox, listeners, doors, policy, events.clone(), arguments.timeout));
+    let carrier = Carrier { policy, lease };
+    let ended = runtime.block_on(session::hold(sandbox, listeners, doors, carrier, events.clone(), arguments.timeout));
     // Lookups may still sit on their threads; nobody waits for them.
     runtime.shutdown_background();
 
@@ -202,6 +234,23 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
         voice.warn(event_sink::replacement(&place));
     }
     Ok(Ran { code, events, has_run })
+}
+
+/// Has the service carry the sandbox.
+fn lease(
+    call: Call,
+    path: PathBuf,
+    wish: Wish,
+    listeners: &Listeners,
+    runtime: &Runtime,
+    voice: Voice,
+) -> Result<Lease, Fault> {
+    let copies = session::carried(listeners).map_err(fault("copy the listeners"))?;
+    let attached = runtime.block_on(call.attach(&wish, &copies))?;
+    attached.grant.warnings.iter().for_each(|warning| {
+        voice.warn(format_args!("the service: {}", netbox_config::escaped(warning.as_bytes())));
+    });
+    Ok(Lease::new(path, wish, attached, copies, voice))
 }
 
 /// What was opened beside the policy, for the events.
@@ -247,6 +296,7 @@ fn exit_code(arguments: &RunArguments, events: &Events, ended: Ended) -> u8 {
         || netbox_config::quote(arguments.command.first().map(|word| word.as_encoded_bytes()).unwrap_or_default());
     match ended {
         Ended::Proxy(error) => refuse(FAILED, &format!("the proxy failed, and the sandbox was ended: {error}"), None),
+        Ended::Service(why) => refuse(FAILED, &format!("{}, and the sandbox was ended", why.text), why.hint.as_deref()),
         Ended::TimedOut => {
             refuse(TIMED_OUT, "the time that `--timeout` gives is over, and the command was ended", None)
         }

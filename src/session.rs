@@ -1,6 +1,6 @@
 //! One run: the sandbox on one side, the proxy on the other, until either ends.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,7 +21,11 @@ use tokio::sync::oneshot;
 use crate::connects;
 use crate::ports::Ports;
 use crate::published::{self, Door};
+use crate::say;
 use crate::signals::Signals;
+use crate::via::judge::Word;
+use crate::via::lease::Lease;
+use crate::via::{self, NotCarried};
 
 /// How long a command whose time is over has between SIGTERM and the end.
 const GRACE: Duration = Duration::from_secs(5);
@@ -34,6 +38,20 @@ pub enum Ended {
     TimedOut,
     /// The proxy. The sandbox has been ended: it would have no network, but its command might go on for ever.
     Proxy(io::Error),
+    /// The shared service, which carries it no more. The sandbox has been ended likewise.
+    Service(NotCarried),
+}
+
+/// Why holding both sides failed.
+enum Failed {
+    Proxy(io::Error),
+    Service(NotCarried),
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self::Proxy(error)
+    }
 }
 
 /// The ports that lead from one side to the other.
@@ -47,18 +65,29 @@ pub async fn hold(
     mut sandbox: Sandbox,
     listeners: Listeners,
     doors: Doors<'_>,
-    policy: Arc<Policy>,
+    carrier: Carrier,
     events: Events,
     timeout: Option<Duration>,
 ) -> Ended {
-    match join(&mut sandbox, listeners, doors, policy, events, timeout).await {
+    match join(&mut sandbox, listeners, doors, carrier, events, timeout).await {
         Ok(ended) => ended,
-        Err(error) => {
+        Err(failed) => {
             sandbox.kill();
             sandbox.outcome();
-            Ended::Proxy(error)
+            match failed {
+                Failed::Proxy(error) => Ended::Proxy(error),
+                Failed::Service(why) => Ended::Service(why),
+            }
         }
     }
+}
+
+/// Who carries the connections of the sandbox.
+pub struct Carrier {
+    /// The policy, as it was asked for here.
+    pub policy: Arc<Policy>,
+    /// The shared service's lease, where it is that one. The ports of the two loopbacks are this process's in any case.
+    pub lease: Option<Lease>,
 }
 
 /// Until the sandbox has ended and what it sent before is delivered, or the proxy fails.
@@ -66,10 +95,10 @@ async fn join(
     sandbox: &mut Sandbox,
     listeners: Listeners,
     doors: Doors<'_>,
-    policy: Arc<Policy>,
+    Carrier { policy, lease }: Carrier,
     events: Events,
     timeout: Option<Duration>,
-) -> io::Result<Ended> {
+) -> Result<Ended, Failed> {
     let mut signals = Signals::listen()?;
     let own = [listeners.addresses(), published::addresses(&doors.published)].concat();
     let facts = Facts::new(own);
@@ -83,14 +112,19 @@ async fn join(
         let door = doors.host.behind(listener.local_addr().ok()?.port())?;
         Some((listener, door))
     };
-    let entrances = netbox_proxy::Listeners {
+    let carried = netbox_proxy::Listeners {
         capture: listeners.capture,
         dns_udp: listeners.dns_udp,
         dns_tcp: listeners.dns_tcp,
         explicit: listeners.explicit,
+        ..netbox_proxy::Listeners::default()
+    };
+    // Those are the service's, where it has them.
+    let carried = if lease.is_some() { netbox_proxy::Listeners::default() } else { carried };
+    let entrances = netbox_proxy::Listeners {
         host_ports: listeners.host_ports.into_iter().filter_map(host_port).collect(),
         published: published::listeners(doors.published, sandbox.sockets()),
-        ..netbox_proxy::Listeners::default()
+        ..carried
     };
     let (departed, departure) = oneshot::channel::<()>();
     let departure = async {
@@ -98,7 +132,18 @@ async fn join(
         let _ = departure.await;
     };
     let mut proxy = pin!(serve_until(Arc::clone(&session), entrances, departure));
-    if let Err(failure) = sandbox.start(connects::judge(&session)) {
+    let words = lease.as_ref().map(Lease::words);
+    let judge = match &words {
+        Some(words) => via::judge::judge(words.clone(), &session, session.events.are_written()),
+        None => connects::judge(&session),
+    };
+    let note_udp_refused = |destination| match &words {
+        Some(words) => drop(words.send(Word::RefusedUdp { destination })),
+        None => session.note_udp_refused(destination),
+    };
+    let (left, leaving) = oneshot::channel::<()>();
+    let mut held = pin!(hold_lease(lease, &session.events, leaving));
+    if let Err(failure) = sandbox.start(judge) {
         sandbox.kill();
         sandbox.outcome();
         return Ok(Ended::Sandbox(Outcome::Failed(failure)));
@@ -110,8 +155,11 @@ async fn join(
         tokio::select! {
             // In this order, so that what happened before the end is told before it.
             biased;
-            ended = &mut proxy => return Err(ended.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into())),
-            () = tell_refused(log.as_ref(), &session) => {}
+            ended = &mut proxy => {
+                return Err(ended.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()).into());
+            }
+            ended = &mut held => return Err(Failed::Service(ended.err().unwrap_or_default())),
+            () = tell_refused(log.as_ref(), &note_udp_refused) => {}
             () = signals.pass_one_on(sandbox) => {}
             () = &mut patience => {
                 if timed_out {
@@ -136,10 +184,15 @@ async fn join(
     };
     written(sandbox, &mut signals).await?;
     if let Some(log) = &log {
-        read_refused(log.get_ref(), |destination| session.note_udp_refused(destination));
+        read_refused(log.get_ref(), note_udp_refused);
     }
-    let _ = departed.send(());
-    proxy.await?;
+    let (_, _) = (departed.send(()), left.send(()));
+    let (served, told) = tokio::join!(proxy, held);
+    served?;
+    // The command has run to its end, whatever the service says now.
+    if let Err(why) = told {
+        say::error(&why.text, why.hint.as_deref());
+    }
     Ok(match outcome {
         _ if timed_out => Ended::TimedOut,
         Outcome::Lost if signals.have_killed() => Ended::Sandbox(Outcome::Killed(libc::SIGINT)),
@@ -169,6 +222,21 @@ async fn run_out(time: Option<Duration>) {
     }
 }
 
+/// Other descriptors for the listeners that a shared service carries.
+///
+/// # Errors
+/// No descriptor is left.
+pub fn carried(listeners: &Listeners) -> io::Result<netbox_proxy::Listeners> {
+    let tcp = |listeners: &[TcpListener]| listeners.iter().map(TcpListener::try_clone).collect::<io::Result<Vec<_>>>();
+    Ok(netbox_proxy::Listeners {
+        capture: tcp(&listeners.capture)?,
+        dns_udp: listeners.dns_udp.iter().map(UdpSocket::try_clone).collect::<io::Result<_>>()?,
+        dns_tcp: tcp(&listeners.dns_tcp)?,
+        explicit: tcp(&listeners.explicit)?,
+        ..netbox_proxy::Listeners::default()
+    })
+}
+
 /// Waits on a descriptor together with the rest.
 fn watch(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // Deprecated since a type could close its descriptor behind the reactor's back. `OwnedFd` holds its own to its end,
@@ -183,10 +251,25 @@ pub fn names(policy: Arc<Policy>) -> Names {
     Names::new(policy, Arc::new(HostResolver::new()), Arc::new(HostRecords::new()), search)
 }
 
+/// Holds the shared service's lease until the sandbox has left; for ever, where there is none and it has not.
+async fn hold_lease(lease: Option<Lease>, events: &Events, leaving: oneshot::Receiver<()>) -> Result<(), NotCarried> {
+    let leaving = async {
+        // Dropped without a word, which no path does, it has left too.
+        let _ = leaving.await;
+    };
+    match lease {
+        Some(lease) => lease.hold(events, leaving).await,
+        None => {
+            leaving.await;
+            Ok(())
+        }
+    }
+}
+
 /// Waits for datagrams that the capture rules refused, and tells of them. For ever, where the kernel has no log.
-async fn tell_refused(log: Option<&AsyncFd<OwnedFd>>, session: &Session) {
+async fn tell_refused(log: Option<&AsyncFd<OwnedFd>>, tell: impl FnMut(SocketAddr)) {
     let Some(log) = log else { return future::pending().await };
     let Ok(mut ready) = log.readable().await else { return future::pending().await };
-    read_refused(log.get_ref(), |destination| session.note_udp_refused(destination));
+    read_refused(log.get_ref(), tell);
     ready.clear_ready();
 }

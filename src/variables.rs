@@ -15,6 +15,8 @@ pub const CONFIG: &str = "NETBOX_CONFIG";
 pub const PROFILE: &str = "NETBOX_PROFILE";
 /// `--events`.
 pub const EVENTS: &str = "NETBOX_EVENTS";
+/// `--via`.
+pub const VIA: &str = "NETBOX_VIA";
 /// Set inside.
 pub const INSIDE: &str = "NETBOX";
 /// Set inside.
@@ -33,7 +35,7 @@ pub struct Variable {
 const OF_A_POLICY: &[&str] = &["run", "check", "proxy serve"];
 
 /// All of them. An empty variable counts as one that is not set.
-pub const VARIABLES: [Variable; 8] = [
+pub const VARIABLES: [Variable; 9] = [
     Variable {
         name: ALLOW,
         commands: OF_A_POLICY,
@@ -53,6 +55,7 @@ pub const VARIABLES: [Variable; 8] = [
     },
     Variable { name: PROFILE, commands: OF_A_POLICY, meaning: "As `--profile`, which wins over it." },
     Variable { name: EVENTS, commands: &["run", "proxy serve"], meaning: "As `--events`, which wins over it." },
+    Variable { name: VIA, commands: &["run"], meaning: "As `--via`, which wins over it." },
     Variable {
         name: INSIDE,
         commands: &["run"],

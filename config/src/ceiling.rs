@@ -17,7 +17,7 @@ use crate::source::Source;
 ///
 /// Its rules read as allow rules do: without ports they mean 443 and 80, and `*` is every name and no address. An empty
 /// ceiling leaves nothing. Of several ceilings a target has to be inside each.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Ceiling {
     reference: RuleRef,
     source: Source,

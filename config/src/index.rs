@@ -12,7 +12,7 @@ use crate::pattern::HostPattern;
 use crate::rule::Rule;
 
 /// Rules by their hosts. What it hands out are places in the slice that it was made of.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
     exact: HashMap<HostName, Vec<usize>>,
     below: HashMap<HostName, Vec<usize>>,

@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod asked;
 mod ceiling;
 mod check;
 mod compiled;
@@ -69,6 +70,7 @@ mod target;
 mod vet;
 
 pub use address::{AddressClass, classify};
+pub use asked::{AskedError, AskedPolicy, Bound, Granted};
 pub use ceiling::Ceiling;
 pub use check::CheckTarget;
 pub use compiled::{Compiled, EffectiveRule, Kind};

@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Why. [`Reason::as_str`] gives the word of the event schema.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Reason {
     /// An allow rule covers it.
     Listed,
@@ -46,6 +49,7 @@ pub enum Reason {
     /// The policy changed while the connection was open.
     Revoked,
     /// The host's own address, or netbox's own listener. The word is `self`.
+    #[serde(rename = "self")]
     SelfAddress,
     /// Allowed, but the name does not exist or has no address.
     DnsNotFound,
@@ -143,5 +147,14 @@ mod tests {
         words.sort_unstable();
         words.dedup();
         assert_eq!(words.len(), Reason::ALL.len());
+    }
+
+    #[test]
+    fn a_reason_travels_as_its_word() {
+        for reason in Reason::ALL {
+            let text = serde_json::to_string(&reason).unwrap();
+            assert_eq!(text, format!("\"{reason}\""));
+            assert_eq!(serde_json::from_str::<Reason>(&text).unwrap(), reason);
+        }
     }
 }

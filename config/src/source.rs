@@ -29,6 +29,8 @@ pub enum Source {
     },
     /// What a tool answered, by the words that asked it: `pip config list`.
     Tool(Arc<str>),
+    /// A place as somebody else says it, who asks for the rule.
+    Asked(Arc<str>),
     /// A rule that a preset stands for.
     Preset {
         /// Where the preset was named in a list of rules.
@@ -73,7 +75,7 @@ impl fmt::Display for Source {
                 escape(f, &path.to_string_lossy())?;
                 write!(f, ":{line}")
             }
-            Self::Tool(words) => escape(f, words),
+            Self::Tool(words) | Self::Asked(words) => escape(f, words),
             Self::Preset { used, chain, from } => {
                 used.fmt(f)?;
                 chain.iter().try_for_each(|name| {
@@ -119,6 +121,7 @@ mod tests {
             (file("a\u{1b}[2J\nb"), "a\\u{1b}[2J\\u{a}b:3:10"),
             (Source::Line { path: Path::new(".npmrc").into(), line: 2 }, ".npmrc:2"),
             (Source::Tool("pip config list".into()), "pip config list"),
+            (Source::Asked("netbox.toml:3:10 via @a\n".into()), "netbox.toml:3:10 via @a\\u{a}"),
         ] {
             assert_eq!(source.to_string(), shown);
         }

@@ -30,6 +30,7 @@ mod mount_table;
 mod mounts;
 mod network;
 mod passed;
+pub mod peer;
 mod protection;
 mod relay;
 mod resolver_files;

@@ -16,6 +16,7 @@ use crate::http::head::{HeadScan, Lines};
 use crate::http::request::{Form, RequestHead};
 use crate::http::response::ResponseHead;
 use crate::service::credentials::Proof;
+use crate::service::wire::{Attach, Decoder, LONGEST, LONGEST_ATTACH, Said, encode};
 
 /// What was made of a request.
 #[derive(Debug)]
@@ -158,4 +159,55 @@ pub fn dns_query(bytes: &[u8]) -> Option<Query> {
 #[must_use]
 pub fn head(bytes: &[u8]) -> Option<Bytes> {
     HeadScan::new(Lines::Strict).take(&mut BytesMut::from(bytes)).ok()?
+}
+
+/// Reads what a client says on a control connection, which arrives in two parts, up to what it does not understand, and
+/// asserts that the cut makes no difference and that every message is read again as it is written.
+///
+/// # Panics
+///
+/// When it does, or is not.
+pub fn control(bytes: &[u8], cut: usize) {
+    let (early, late) = bytes.split_at(cut % (bytes.len() + 1));
+    assert_eq!(conversation(&[bytes]), conversation(&[early, late]), "a cut changes nothing");
+}
+
+/// The messages of a conversation, and whether it broke off.
+fn conversation(parts: &[&[u8]]) -> (Vec<String>, bool) {
+    let (mut decoder, mut messages) = (Decoder::new(), Vec::new());
+    for part in parts {
+        if decoder.feed(part, Vec::new()).is_err() {
+            return (messages, true);
+        }
+        loop {
+            let longest = if messages.len() == 1 { LONGEST_ATTACH } else { LONGEST };
+            let frame = match decoder.next(longest) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(_) => return (messages, true),
+            };
+            let message = match messages.len() {
+                0 => frame.read_hello().map(|hello| again(&hello)),
+                1 => frame.read::<Attach>().map(|attach| {
+                    // Whatever the rules are, they are rules or an error.
+                    drop(attach.policy.grant(&[]));
+                    again(&attach)
+                }),
+                _ => frame.read::<Said>().map(|said| again(&said)),
+            };
+            match message {
+                Ok(message) => messages.push(message),
+                Err(_) => return (messages, true),
+            }
+        }
+    }
+    (messages, decoder.finish().is_err())
+}
+
+fn again<T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(message: &T) -> String {
+    let mut decoder = Decoder::new();
+    decoder.feed(&encode(message), Vec::new()).expect("no descriptors");
+    let frame = decoder.next(usize::MAX).expect("a frame").expect("a whole frame");
+    assert_eq!(&frame.read::<T>().expect("the same message"), message);
+    format!("{message:?}")
 }

@@ -34,7 +34,7 @@ use crate::socket::{self, Connection};
 use crate::tunnel::{Gate, Open, tunnel};
 
 /// The ports whose refused connections are given time for their first bytes: those of HTTP and TLS.
-pub(crate) const ANSWERED_PORTS: [u16; 4] = [80, 443, 8080, 8443];
+pub const ANSWERED_PORTS: [u16; 4] = [80, 443, 8080, 8443];
 
 /// A connection whose target was judged.
 pub(crate) struct Judged {

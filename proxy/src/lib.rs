@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod agreement;
+pub mod away;
 mod budget;
 pub mod callers;
 mod capture;
@@ -58,6 +59,7 @@ mod tunnel;
 mod turns;
 
 pub use in_force::InForce;
+pub use judged::ANSWERED_PORTS;
 pub use published::{MakeSocket, Published};
 pub use refuse::sentence;
 pub use serve::{Listeners, serve, serve_until};

@@ -5,7 +5,8 @@
 
 use std::future::{Future, pending, poll_fn};
 use std::io;
-use std::net::{TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -55,6 +56,23 @@ pub struct Listeners {
     /// Whether somebody else holds them too, and will go on accepting: then what connects after [`Session::drain`] is left
     /// to them.
     pub shared: bool,
+}
+
+impl Listeners {
+    /// The addresses of TCP listeners that no connection may lead to. The ports of the host's loopback are not among them,
+    /// since outside they are others'.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let own = self.capture.iter().chain(&self.dns_tcp).chain(&self.explicit);
+        own.filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+
+    /// Another descriptor for each that was made inside.
+    pub(crate) fn copies(&self) -> io::Result<Vec<OwnedFd>> {
+        let host_ports = self.host_ports.iter().map(|(listener, _)| listener);
+        let tcp = self.capture.iter().chain(&self.dns_tcp).chain(&self.explicit).chain(host_ports).map(AsFd::as_fd);
+        tcp.chain(self.dns_udp.iter().map(AsFd::as_fd)).map(|fd| fd.try_clone_to_owned()).collect()
+    }
 }
 
 /// Serves a sandbox until dropped, which ends all of its connections.
@@ -155,7 +173,7 @@ enum Way {
     Published(Arc<Published>, Arc<Semaphore>),
 }
 
-fn into_tokio(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
+pub(crate) fn into_tokio(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
     listener.set_nonblocking(true)?;
     tokio::net::TcpListener::from_std(listener)
 }

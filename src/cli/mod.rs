@@ -17,7 +17,7 @@ pub use learn::LearnArguments;
 pub use policy::{PolicyArguments, ProjectArguments, TrustArguments, UntrustArguments};
 pub use ports::{HostPortArgument, PublishArgument};
 pub use run::{ProxyEnvironment, RunArguments};
-pub use serve::ServeArguments;
+pub use serve::{ServeArguments, unix_path};
 pub use setting::Setting;
 
 /// Run a command that reaches the hosts on a list, and nothing else.

@@ -8,7 +8,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use super::events::descriptor_number;
-use super::{HostPortArgument, PolicyArguments, ProjectArguments, PublishArgument, Setting, When};
+use super::{HostPortArgument, PolicyArguments, ProjectArguments, PublishArgument, Setting, When, unix_path};
 
 #[derive(Args, Debug)]
 pub struct RunArguments {
@@ -73,6 +73,13 @@ pub struct RunArguments {
     /// does for the command whatever it does for you.
     #[arg(long, value_name = "PATH")]
     pub dev: Vec<PathBuf>,
+
+    /// Have a shared service carry the connections: `netbox proxy serve` listens there
+    ///
+    /// The policy is asked of it, and it grants what its owner lets you have. While it is away there is no network. Also from
+    /// NETBOX_VIA.
+    #[arg(long, value_name = "unix:PATH", value_parser = unix_path)]
+    pub via: Option<PathBuf>,
 
     /// End the command after this time, such as `90s`, `5m`, `1h30m` or `500ms`: TERM, after five seconds KILL; exit code 124
     #[arg(long, value_name = "DURATION", value_parser = netbox_config::parse_duration)]

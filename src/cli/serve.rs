@@ -1,9 +1,10 @@
 //! `netbox proxy serve`.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::Args;
+use netbox_config::service::ListenAddress;
 
 use super::{PolicyArguments, When};
 
@@ -12,11 +13,13 @@ pub struct ServeArguments {
     #[command(flatten)]
     pub policy: PolicyArguments,
 
-    /// Listen there, such as `127.0.0.1:3128` or `[::1]:3128`
+    /// Listen there: for programs that are told of a proxy, such as `127.0.0.1:3128` or `[::1]:3128`; or for `netbox run --via`,
+    /// such as `unix:/run/netbox/control.sock`
     ///
-    /// Repeatable. With port 0 the system chooses one; the address is said on stderr.
-    #[arg(long, required = true, value_name = "ADDRESS:PORT", value_parser = listen_address)]
-    pub listen: Vec<SocketAddr>,
+    /// Repeatable. With port 0 the system chooses one; the address is said on stderr. The directory of a unix socket is made
+    /// where it is missing, and has to be closed to others.
+    #[arg(long, required = true, value_name = "ADDRESS:PORT|unix:PATH", value_parser = listen_address)]
+    pub listen: Vec<ListenAddress>,
 
     /// Let `--listen` take addresses that other machines can reach
     ///
@@ -45,11 +48,16 @@ pub struct ServeArguments {
     pub verbose: bool,
 }
 
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    if text.starts_with("unix:") {
-        return Err("unix sockets are not supported yet; write an address such as `127.0.0.1:3128`".into());
+fn listen_address(text: &str) -> Result<ListenAddress, String> {
+    ListenAddress::parse(text).map_err(|_| ListenAddress::HINT.to_owned())
+}
+
+/// The path in `unix:PATH`.
+pub fn unix_path(text: &str) -> Result<PathBuf, String> {
+    match ListenAddress::parse(text) {
+        Ok(ListenAddress::Unix(path)) => Ok(path),
+        _ => Err("write the path of a unix socket from `/`, such as `unix:/run/netbox/control.sock`".into()),
     }
-    text.parse().map_err(|_| "write an address and a port, such as `127.0.0.1:3128` or `[::1]:3128`".into())
 }
 
 #[cfg(test)]
@@ -61,10 +69,12 @@ mod tests {
     #[test]
     fn a_proxy_listens_on_addresses_that_are_written_out() {
         let serve = |listen: &str| Cli::try_parse_from(["netbox", "proxy", "serve", "--listen", listen]);
-        for good in ["127.0.0.1:3128", "[::1]:0"] {
+        for good in ["127.0.0.1:3128", "[::1]:0", "unix:/run/netbox/control.sock"] {
             assert!(serve(good).is_ok(), "{good}");
         }
-        for bad in ["3128", ":3128", "localhost:3128", "127.0.0.1", "::1:3128", "unix:/run/x", ""] {
+        for bad in
+            ["3128", ":3128", "localhost:3128", "127.0.0.1", "::1:3128", "unix:", "unix:control.sock", "unix:/", ""]
+        {
             assert!(serve(bad).is_err(), "{bad}");
         }
         assert!(Cli::try_parse_from(["netbox", "proxy", "serve"]).is_err());

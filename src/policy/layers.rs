@@ -10,7 +10,6 @@ use super::Refused;
 use super::load::of_files;
 
 /// What the policies of a service are made from.
-#[allow(dead_code)]
 #[derive(Debug)]
 pub struct Layers {
     /// From outside in.
@@ -20,7 +19,6 @@ pub struct Layers {
     pub(super) expansions: Expansions,
 }
 
-#[allow(dead_code)]
 impl Layers {
     fn stack(&self) -> Stack<'_> {
         self.files.iter().fold(Stack::new(&self.command_line), Stack::with_file).with_profile(self.profile.as_deref())
@@ -35,6 +33,7 @@ impl Layers {
     ///
     /// # Errors
     /// What a role says does not fit the other layers.
+    #[allow(dead_code)]
     pub fn roles(&self) -> Result<BTreeMap<Arc<str>, Compiled>, Refused> {
         let stack = self.stack();
         let names = self.settings().into_iter().flat_map(ServiceSettings::roles).map(|(name, _)| name);

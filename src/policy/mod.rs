@@ -37,7 +37,10 @@ mod trust;
 mod way;
 
 use std::fmt::{self, Display};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use owner::Demand;
 
 pub use ask::Terminal;
 pub use command::{trust, untrust};
@@ -87,6 +90,27 @@ impl Display for Refused {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.text)
     }
+}
+
+/// Where a directory lies, without links, which is this user's or root's, and in which nobody else can make entries.
+///
+/// # Errors
+/// It is not there, or somebody else could put something in its place or in it.
+pub fn directory_of_own(path: &Path) -> Result<PathBuf, Refused> {
+    let (path, metadata) = way::directory(path, Demand::ThisOrRoot)?;
+    owner::check(&path, &metadata, Demand::ThisOrRoot)?;
+    Ok(path)
+}
+
+/// Where a directory lies, without links, and who owns it: somebody who got that place from root or this user, and who alone
+/// can make entries in it.
+///
+/// # Errors
+/// It is not there, or somebody else could put something in its place or in it.
+pub fn directory_of_one(path: &Path) -> Result<(PathBuf, u32), Refused> {
+    let (path, metadata) = way::directory(path, Demand::ThisOrRoot)?;
+    owner::check_closed(&path, &metadata)?;
+    Ok((path, metadata.uid()))
 }
 
 /// A path in a message.

@@ -77,6 +77,14 @@ pub fn is_shared(metadata: &Metadata) -> bool {
 /// It belongs to somebody else, or others may write to it.
 pub fn check(path: &Path, metadata: &Metadata, demand: Demand) -> Result<(), Refused> {
     check_owner(path, Owner::of(metadata), demand)?;
+    check_closed(path, metadata)
+}
+
+/// Judges who may write there.
+///
+/// # Errors
+/// Others than the owner may.
+pub fn check_closed(path: &Path, metadata: &Metadata) -> Result<(), Refused> {
     if is_open_to_others(metadata) {
         let text = format!(
             "{} may be written to by others than its owner (mode {:04o})",

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
@@ -42,6 +42,21 @@ pub fn lead(path: &Path, demand: Demand) -> Result<Option<PathBuf>, Refused> {
     let metadata = metadata.map_err(|error| Refused::new(format!("cannot read {}: {error}", shown(&path))))?;
     let check = if metadata.is_dir() { owner::check_directory } else { owner::check };
     check(&path, &metadata, demand).map(|()| Some(path))
+}
+
+/// Where a directory lies, without links, which is this user's or root's, and in which only the owner can make entries. The
+/// directories on the way are judged as those of policy files are.
+///
+/// # Errors
+/// It is not there, or somebody else could put something in its place or in it.
+pub fn directory(path: &Path, demand: Demand) -> Result<(PathBuf, Metadata), Refused> {
+    let cannot = |error: io::Error| Refused::new(format!("cannot look at {}: {error}", shown(path)));
+    let Some(at) = follow(path, demand)? else { return Err(cannot(io::ErrorKind::NotFound.into())) };
+    let metadata = fs::symlink_metadata(&at).map_err(cannot)?;
+    if !metadata.is_dir() {
+        return Err(Refused::new(format!("{} is no directory", shown(&at))));
+    }
+    Ok((at, metadata))
 }
 
 /// Where an absolute path leads, without links. Nothing where there is none; a link that leads nowhere is an error.

@@ -1,24 +1,42 @@
 //! `netbox proxy serve`: the explicit door without a sandbox, for programs that are told of a proxy.
 
+mod control;
+mod grants;
+mod lanes;
 mod listen;
+mod socket;
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use netbox_config::Policy;
+use netbox_config::service::ListenAddress;
 use netbox_proxy::events::{Events, SessionId, Start};
 use netbox_proxy::facts::Facts;
+use netbox_proxy::service::registry::Registry;
 use netbox_proxy::{Listeners, Session, serve_until};
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 
 use crate::cli::ServeArguments;
 use crate::event_sink::{self, EventSink};
 use crate::policy::{self, Asking, Effective};
 use crate::say::{self, Voice};
 use crate::{FAILED, USAGE, session, summary};
+
+use control::Control;
+use grants::Grants;
+use socket::ControlSocket;
+
+/// Who may connect to a control socket: its owner, and root.
+const SOCKET_MODE: u32 = 0o600;
+/// The same where other users may have something: everybody, to be told what that is. Who it is the kernel says.
+const OPEN_SOCKET_MODE: u32 = 0o666;
 
 /// Serves until a signal ends it. The value is the exit code.
 pub fn serve(arguments: &ServeArguments) -> u8 {
@@ -31,9 +49,18 @@ pub fn serve(arguments: &ServeArguments) -> u8 {
         Ok(effective) => effective,
         Err(why) => return refuse(if why.is_usage { USAGE } else { FAILED }, &why.text, why.hint.as_deref()),
     };
-    if let Some(address) =
-        arguments.listen.iter().find(|address| !listen::is_loopback(address) && !arguments.listen_any)
-    {
+    let settings = effective.layers.settings();
+    let mut paths: Vec<_> =
+        settings.into_iter().flat_map(|settings| &settings.control).map(|(path, _)| path.clone()).collect();
+    let mut addresses = Vec::new();
+    for listen in &arguments.listen {
+        match listen {
+            ListenAddress::Unix(path) if paths.contains(path) => {}
+            ListenAddress::Unix(path) => paths.push(path.clone()),
+            ListenAddress::Tcp(address) => addresses.push(*address),
+        }
+    }
+    if let Some(address) = addresses.iter().find(|address| !listen::is_loopback(address) && !arguments.listen_any) {
         let why = format!("`--listen {address}`: other machines could use the proxy, which has no authentication");
         return refuse(USAGE, &why, Some("listen on `127.0.0.1`, or add `--listen-any` if that is meant"));
     }
@@ -45,26 +72,42 @@ pub fn serve(arguments: &ServeArguments) -> u8 {
         Ok(sink) => sink,
         Err(why) => return refuse(FAILED, &why, None),
     };
-    effective.warn(voice);
-    match hold(arguments, voice, effective, sink) {
+    // Whoever attaches brings a policy.
+    if !addresses.is_empty() {
+        effective.warn(voice);
+    }
+    match hold(arguments, (&paths, &addresses), voice, effective, sink) {
         Ok(()) => 0,
-        Err(why) => refuse(FAILED, &why, None),
+        Err((why, hint)) => refuse(FAILED, &why, hint.as_deref()),
     }
 }
 
+/// Why nothing was served, and what to do.
+type Fault = (String, Option<String>);
+
 /// From here on, an error means that nothing was served.
-fn hold(arguments: &ServeArguments, voice: Voice, effective: Effective, sink: Option<EventSink>) -> Result<(), String> {
-    let id = SessionId::random().map_err(|error| format!("cannot draw a session number: {error}"))?;
+fn hold(
+    arguments: &ServeArguments,
+    (paths, addresses): (&[PathBuf], &[SocketAddr]),
+    voice: Voice,
+    effective: Effective,
+    sink: Option<EventSink>,
+) -> Result<(), Fault> {
+    let plain = |text: String| (text, None);
+    let id = SessionId::random().map_err(|error| plain(format!("cannot draw a session number: {error}")))?;
     // Both before any thread exists.
     netbox_launcher::look_names_up_as_written();
     netbox_launcher::become_carrier();
     let events = Events::new(id, sink.map(|sink| sink.file));
+    let grants = Grants::new(effective.layers);
+    let mode = if grants.are_for_others() { OPEN_SOCKET_MODE } else { SOCKET_MODE };
     let policy = Arc::new(effective.compiled.into_policy());
     let runtime = runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("cannot start the proxy: {error}"))?;
+    let runtime = runtime.map_err(|error| plain(format!("cannot start the proxy: {error}")))?;
     runtime.block_on(async {
-        let listeners = listen::listen(&arguments.listen)?;
-        serve_on(listeners, &policy, &events, voice).await
+        let listeners = listen::listen(addresses).map_err(plain)?;
+        let sockets = paths.iter().map(|path| socket::bind(path, mode)).collect::<Result<Vec<_>, _>>()?;
+        serve_on(listeners, sockets, grants, &policy, &events, voice).await.map_err(plain)
     })?;
     // Lookups may still sit on their threads; nobody waits for them.
     runtime.shutdown_background();
@@ -75,6 +118,8 @@ fn hold(arguments: &ServeArguments, voice: Voice, effective: Effective, sink: Op
 /// Until a signal comes.
 async fn serve_on(
     listeners: Vec<TcpListener>,
+    sockets: Vec<(UnixListener, ControlSocket)>,
+    grants: Grants,
     policy: &Arc<Policy>,
     events: &Events,
     voice: Voice,
@@ -97,7 +142,22 @@ async fn serve_on(
         doors: Vec::new(),
         pid: std::process::id(),
     });
-    let listening = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let registry = Registry::new();
+    let mut controls = JoinSet::new();
+    let mut listening: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+    // Held until the end.
+    let mut held = Vec::new();
+    if !sockets.is_empty() {
+        let control = Control::new(registry, grants, addresses, voice)?;
+        for (listener, socket) in sockets {
+            listening.push(format!("unix:{}", socket.path().display()));
+            held.push(socket);
+            listener.set_nonblocking(true).map_err(failed)?;
+            let listener = tokio::net::UnixListener::from_std(listener).map_err(failed)?;
+            controls.spawn(Arc::clone(&control).serve(listener));
+        }
+    }
+    let listening = listening.join(" ");
     say::note(format_args!("listening on {listening}"));
     voice.detail(format_args!("session {}", events.session()));
     let stop = async {
@@ -107,7 +167,9 @@ async fn serve_on(
             _ = hangup.recv() => {}
         }
     };
-    serve_until(Arc::new(session), Listeners { explicit: listeners, ..Listeners::default() }, stop)
-        .await
-        .map_err(failed)
+    let served = serve_until(Arc::new(session), Listeners { explicit: listeners, ..Listeners::default() }, stop).await;
+    // New ones find nobody, before those that are attached are let go.
+    drop(held);
+    controls.shutdown().await;
+    served.map_err(failed)
 }

@@ -3,6 +3,7 @@
 // clippy.toml allows these in tests, which to clippy are the functions marked `#[test]` and not those that they share.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod asked;
 mod cases;
 mod decisions;
 mod derived;

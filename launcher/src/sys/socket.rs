@@ -8,6 +8,10 @@ use nix::errno::Errno;
 const SIOCUNIXFILE: libc::Ioctl = 0x89e0;
 /// `linux/sockios.h`: the network namespace of a socket.
 const SIOCGSKNS: libc::Ioctl = 0x894c;
+/// `asm-generic/socket.h`: a handle of the process at the other end of a unix socket (Linux 6.5).
+const SO_PEERPIDFD: libc::c_int = 77;
+/// `asm-generic/socket.h`: its supplementary groups (Linux 4.13).
+const SO_PEERGROUPS: libc::c_int = 59;
 /// `asm-generic/socket.h`: a number for the network namespace, unlike every other since the machine started (Linux 5.14).
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
@@ -20,7 +24,7 @@ pub(crate) fn open_thread(thread: i32) -> nix::Result<OwnedFd> {
     }
 }
 
-fn open_process(pid: i32, flags: libc::c_int) -> nix::Result<OwnedFd> {
+pub(crate) fn open_process(pid: i32, flags: libc::c_int) -> nix::Result<OwnedFd> {
     // SAFETY: no pointers; the result is a new descriptor that nothing else owns.
     unsafe { Ok(OwnedFd::from_raw_fd(Errno::result(libc::syscall(libc::SYS_pidfd_open, pid, flags))? as RawFd)) }
 }
@@ -68,6 +72,40 @@ pub(crate) fn network_namespace(socket: BorrowedFd) -> nix::Result<u64> {
         )
     };
     Errno::result(result).map(|_| value)
+}
+
+/// A handle (pidfd) of the process at the other end of a unix socket.
+pub(crate) fn peer_handle(socket: BorrowedFd) -> nix::Result<OwnedFd> {
+    let handle = option(socket, SO_PEERPIDFD)?;
+    // SAFETY: the kernel has just made the descriptor for this process, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(handle) })
+}
+
+/// The supplementary groups of the process at the other end of a unix socket.
+pub(crate) fn peer_groups(socket: BorrowedFd) -> nix::Result<Vec<u32>> {
+    let mut groups: Vec<libc::gid_t> = vec![0; 64];
+    loop {
+        let mut length = size_of_val(groups.as_slice()) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes to `groups`, and to `length` how many it has.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        let count = length as usize / size_of::<libc::gid_t>();
+        match Errno::result(result) {
+            Err(Errno::ERANGE) if count > groups.len() => groups.resize(count, 0),
+            result => {
+                result?;
+                groups.truncate(count);
+                return Ok(groups);
+            }
+        }
+    }
 }
 
 /// Whether this process has CAP_NET_ADMIN over the socket's network namespace.

@@ -39,6 +39,8 @@ impl Extra {
     /// "Other" (0).
     pub const NO_ADDRESS_LEFT: Self = Self { code: 0, text: "netbox has no address left for this name" };
     /// "Network Error" (23).
+    pub const AWAY: Self = Self { code: 23, text: "the service that carries this sandbox is away" };
+    /// "Network Error" (23).
     pub const LOOKUP_FAILED: Self = Self { code: 23, text: "the host could not look this name up" };
 }
 

@@ -36,6 +36,8 @@ struct Names {
 /// The names of one region: the address follows from the place in `order`.
 #[derive(Default)]
 struct Region {
+    /// The place of the first name.
+    first: usize,
     order: Vec<HostName>,
     places: HashMap<HostName, usize>,
 }
@@ -52,6 +54,20 @@ impl SyntheticTable {
     #[must_use]
     pub fn new() -> Self {
         Self { names: Mutex::default() }
+    }
+
+    /// A table that leaves the first places of each region out: they stood for other names before, which are known no more.
+    #[must_use]
+    pub fn beginning_after(listed: usize, refused: usize) -> Self {
+        let region = |first| Region { first, ..Region::default() };
+        let names = Names { listed: region(listed), refused: region(refused) };
+        Self { names: Mutex::new(names) }
+    }
+
+    /// How many places of the regions for listed and for refused names are taken, those that were left out among them.
+    pub fn used(&self) -> (usize, usize) {
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        (names.listed.end(), names.refused.end())
     }
 
     /// The addresses that stand for `name`, the same at every call; `None` when the region is full.
@@ -82,7 +98,7 @@ impl SyntheticTable {
             Kind::Listed => &names.listed,
             Kind::Refused => &names.refused,
         };
-        region.order.get(place).cloned()
+        region.order.get(place.checked_sub(region.first)?).cloned()
     }
 
     /// Whether `address` lies in the synthetic ranges, handed out or not.
@@ -102,11 +118,16 @@ impl Default for SyntheticTable {
 }
 
 impl Region {
+    /// The first place that is free.
+    fn end(&self) -> usize {
+        self.first.saturating_add(self.order.len())
+    }
+
     fn place(&mut self, name: &HostName, capacity: usize) -> Option<usize> {
         if let Some(&place) = self.places.get(name) {
             return Some(place);
         }
-        let place = self.order.len();
+        let place = self.end();
         if place >= capacity {
             return None;
         }

@@ -31,6 +31,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -44,6 +45,7 @@ use crate::budget::{Allowance, Budget};
 use counters::Counters;
 use line::Line;
 use summary::Sums;
+pub(crate) use summary::Totals;
 use writer::Writer;
 
 /// How many refusals (and failures) of one sandbox are written: so many at once, and then 1,000 a second. What is
@@ -71,6 +73,25 @@ impl From<[u8; 16]> for SessionId {
         Self(bits)
     }
 }
+
+impl FromStr for SessionId {
+    type Err = NoSessionId;
+
+    /// Exactly 32 hexadecimal digits, in lower case.
+    fn from_str(text: &str) -> Result<Self, NoSessionId> {
+        let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if text.len() != 32 || !text.as_bytes().iter().all(is_digit) {
+            return Err(NoSessionId);
+        }
+        let bits = u128::from_str_radix(text, 16).map_err(|_| NoSessionId)?;
+        Ok(Self(bits.to_be_bytes()))
+    }
+}
+
+/// A text that is no number of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the number of a run is 32 hexadecimal digits")]
+pub struct NoSessionId;
 
 impl fmt::Display for SessionId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -284,6 +305,18 @@ pub struct LateRefusal {
     pub hint: Option<String>,
 }
 
+/// Somebody who is told of the events of a sandbox, and must not be waited for.
+pub trait Outlet: Send + Sync {
+    /// Whether the lines are wanted.
+    fn wants_lines(&self) -> bool;
+
+    /// Takes a line, its newline included. `false`: it has no room for it, and the line is dropped.
+    fn line(&self, line: &[u8]) -> bool;
+
+    /// The sums have changed.
+    fn counted(&self);
+}
+
 /// The events of one sandbox. A clone is another handle on the same.
 #[derive(Clone)]
 pub struct Events {
@@ -298,6 +331,9 @@ struct Shared {
     /// How many refusals may still be written.
     refusals: Budget,
     writer: Option<Writer>,
+    outlets: Vec<Arc<dyn Outlet>>,
+    /// Lines that an outlet, or somebody who told of them from afar, had no room for.
+    dropped: AtomicU64,
 }
 
 impl Events {
@@ -308,9 +344,17 @@ impl Events {
     }
 
     fn with_flush_deadline(session: SessionId, sink: Option<File>, flush_deadline: Duration) -> Self {
-        let writer = sink.map(|sink| Writer::new(sink, flush_deadline));
-        let refusals = Budget::new(REFUSALS);
-        let next_id = AtomicU64::new(1);
+        Self::of(session, 1, sink.map(|sink| Writer::new(sink, flush_deadline)), Vec::new())
+    }
+
+    /// Events that `outlets` are told of, numbered from `first_id` on.
+    #[must_use]
+    pub fn told_to(outlets: Vec<Arc<dyn Outlet>>, session: SessionId, first_id: u64) -> Self {
+        Self::of(session, first_id, None, outlets)
+    }
+
+    fn of(session: SessionId, first_id: u64, writer: Option<Writer>, outlets: Vec<Arc<dyn Outlet>>) -> Self {
+        let (next_id, refusals, dropped) = (AtomicU64::new(first_id), Budget::new(REFUSALS), AtomicU64::new(0));
         Self {
             shared: Arc::new(Shared {
                 session,
@@ -319,6 +363,8 @@ impl Events {
                 counters: Counters::default(),
                 refusals,
                 writer,
+                outlets,
+                dropped,
             }),
         }
     }
@@ -352,7 +398,27 @@ impl Events {
     /// Whether they are written anywhere.
     #[must_use]
     pub fn are_written(&self) -> bool {
-        self.shared.writer.is_some()
+        self.shared.writer.is_some() || self.shared.outlets.iter().any(|outlet| outlet.wants_lines())
+    }
+
+    /// From now on the numbers of connections begin here: those below are given by somebody else.
+    pub fn number_from(&self, id: u64) {
+        self.shared.next_id.store(id, Ordering::Relaxed);
+    }
+
+    /// Writes a line that was made elsewhere, about this sandbox. `false`: it is none.
+    pub fn relay(&self, line: &str) -> bool {
+        let is_line = line.len() <= MAX_LINE && line.find('\n') == Some(line.len() - 1) && line.starts_with('{');
+        if let (true, Some(writer)) = (is_line, &self.shared.writer) {
+            writer.send(line.as_bytes().to_vec());
+        }
+        is_line
+    }
+
+    /// Adds what was counted elsewhere, about this sandbox, and how many lines were dropped there.
+    pub fn add(&self, summary: &Summary, dropped: u64) {
+        self.sums().add(summary);
+        self.shared.dropped.fetch_add(dropped, Ordering::Relaxed);
     }
 
     /// Counts a decision and tells it.
@@ -365,10 +431,11 @@ impl Events {
         if budget.take() {
             return self.decision(decision);
         }
-        if let Some(writer) = &self.shared.writer {
-            writer.drop_one();
+        if self.are_written() {
+            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
         self.sums().decision(decision);
+        self.tell_counted();
     }
 
     /// The same, about whoever `who` says, which is asked if the event is written.
@@ -379,11 +446,12 @@ impl Events {
                 line.decision(&decision);
                 "decision"
             });
-        } else if let Some(writer) = &self.shared.writer {
-            writer.drop_one();
+        } else if self.are_written() {
+            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
         self.shared.counters.decided(decision.reason);
         self.sums().decision(decision);
+        self.tell_counted();
     }
 
     /// Tells that a connection ended, and counts it if it was refused late.
@@ -394,6 +462,11 @@ impl Events {
         });
         self.shared.counters.ended(&close.end);
         self.sums().close(close);
+        self.tell_counted();
+    }
+
+    fn tell_counted(&self) {
+        self.shared.outlets.iter().for_each(|outlet| outlet.counted());
     }
 
     /// Tells that the sandbox has ended, and waits until everything is written, though not for ever: a sink that takes
@@ -401,8 +474,9 @@ impl Events {
     pub fn exit(&self, code: i32) {
         let Some(writer) = &self.shared.writer else { return };
         let (allowed, denied) = self.sums().counts();
-        let session = self.shared.session;
+        let (session, before) = (self.shared.session, self.shared.dropped.load(Ordering::Relaxed));
         writer.finish(Box::new(move |dropped| {
+            let dropped = before + dropped;
             let mut line = Line::new();
             line.number("code", code.into());
             line.number("allowed", allowed.into());
@@ -415,7 +489,12 @@ impl Events {
     /// How many events could not be written so far.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.shared.writer.as_ref().map_or(0, Writer::dropped)
+        self.shared.dropped.load(Ordering::Relaxed) + self.shared.writer.as_ref().map_or(0, Writer::dropped)
+    }
+
+    /// The counts so far, without what they are made of.
+    pub(crate) fn totals(&self) -> Totals {
+        self.sums().totals()
     }
 
     /// How often each thing happened.
@@ -431,10 +510,17 @@ impl Events {
 
     /// Makes a line, if there is someone to read it; `fill` adds the fields and returns the event's name.
     fn write(&self, fill: impl FnOnce(&mut Line) -> &'static str) {
+        if !self.are_written() {
+            return;
+        }
+        let mut line = Line::new();
+        let event = fill(&mut line);
+        let line = line.finish(self.shared.session, event);
+        let full = |outlet: &&Arc<dyn Outlet>| outlet.wants_lines() && !outlet.line(&line);
+        let dropped = self.shared.outlets.iter().filter(full).count();
+        self.shared.dropped.fetch_add(dropped as u64, Ordering::Relaxed);
         if let Some(writer) = &self.shared.writer {
-            let mut line = Line::new();
-            let event = fill(&mut line);
-            writer.send(line.finish(self.shared.session, event));
+            writer.send(line);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The sums of a run: how much was allowed and refused, and what to write to allow it.
 
 use netbox_config::{Reason, RuleRef};
+use serde::{Deserialize, Serialize};
 
 use super::line::{HINT, HOST, NEAR, cut};
 use super::{CloseEvent, DecisionEvent, End, LateRefusal, Verdict};
@@ -15,7 +16,8 @@ pub const MAX_AUDITED: usize = 1024;
 const RAW: &str = "tcp://";
 
 /// The sums of a run so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Summary {
     /// Connections (requests, on HTTP) that the policy let through.
     pub allowed: u64,
@@ -43,7 +45,8 @@ pub struct Summary {
 }
 
 /// One kind of refusal.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Refused {
     /// The name or address; escaped and cut, so that it can be shown.
     pub host: String,
@@ -62,7 +65,8 @@ pub struct Refused {
 }
 
 /// A host that was reached, on one port.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Reached {
     /// The name or address; escaped and cut, so that it can be shown.
     pub host: String,
@@ -74,6 +78,15 @@ pub struct Reached {
     pub sent: u64,
     /// Bytes that it received from there.
     pub received: u64,
+}
+
+/// The counts of a summary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Totals {
+    pub allowed: u64,
+    pub denied: u64,
+    pub malformed: u64,
+    pub failed: u64,
 }
 
 /// The sums as they are kept.
@@ -116,6 +129,37 @@ impl Sums {
         }
     }
 
+    /// Adds the sums of somebody else. What they kept apart beyond the bounds here counts among the others.
+    pub fn add(&mut self, more: &Summary) {
+        let sums = &mut self.0;
+        for (sum, more) in [
+            (&mut sums.allowed, more.allowed),
+            (&mut sums.denied, more.denied),
+            (&mut sums.malformed, more.malformed),
+            (&mut sums.failed, more.failed),
+            (&mut sums.others, more.others),
+            (&mut sums.others_audited, more.others_audited),
+            (&mut sums.others_reached, more.others_reached),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        sums.others = sums.others.saturating_add(merge(&mut sums.refused, &more.refused, MAX_GROUPS));
+        sums.others_audited = sums.others_audited.saturating_add(merge(&mut sums.audited, &more.audited, MAX_AUDITED));
+        merge(&mut sums.failures, &more.failures, MAX_GROUPS);
+        for more in &more.reached {
+            let same = |one: &&mut Reached| (&one.host, one.port) == (&more.host, more.port);
+            if let Some(one) = sums.reached.iter_mut().find(same) {
+                one.count = one.count.saturating_add(more.count);
+                one.sent = one.sent.saturating_add(more.sent);
+                one.received = one.received.saturating_add(more.received);
+            } else if sums.reached.len() < MAX_GROUPS {
+                sums.reached.push(more.clone());
+            } else {
+                sums.others_reached = sums.others_reached.saturating_add(more.count);
+            }
+        }
+    }
+
     pub fn close(&mut self, close: CloseEvent) {
         if let End::Refused(LateRefusal { reason, host, port, hint }) = &close.end {
             self.refused(&Seen { reason: *reason, host, port: *port, hint: hint.as_deref(), near: None, rule: None });
@@ -151,6 +195,11 @@ impl Sums {
         (self.0.allowed, self.0.denied)
     }
 
+    pub fn totals(&self) -> Totals {
+        let Summary { allowed, denied, malformed, failed, .. } = self.0;
+        Totals { allowed, denied, malformed, failed }
+    }
+
     pub fn summary(&self) -> Summary {
         self.0.clone()
     }
@@ -179,6 +228,22 @@ impl Sums {
             self.0.others += 1;
         }
     }
+}
+
+/// Adds groups of the same kind, as texts that are escaped and cut already. How many found no room.
+fn merge(groups: &mut Vec<Refused>, more: &[Refused], most: usize) -> u64 {
+    let mut others: u64 = 0;
+    for more in more {
+        let same = |one: &&mut Refused| (&one.host, one.port, one.reason) == (&more.host, more.port, more.reason);
+        if let Some(one) = groups.iter_mut().find(same) {
+            one.count = one.count.saturating_add(more.count);
+        } else if groups.len() < most {
+            groups.push(more.clone());
+        } else {
+            others = others.saturating_add(more.count);
+        }
+    }
+    others
 }
 
 /// Counts one in its group. `false`: it has none, and there is room for no more.

@@ -76,11 +76,6 @@ impl Writer {
         }
     }
 
-    /// Counts a line that was not even made.
-    pub fn drop_one(&self) {
-        self.load.drop_lines(1);
-    }
-
     /// Queues the last line, however full the queue is, and waits until all is written or the flush deadline has
     /// passed.
     pub fn finish(&self, last: LastLine) {

@@ -1,0 +1,271 @@
+//! The control socket: who connects, what they may have, and where it is carried.
+//!
+//! # Theory of operation
+//!
+//! 1. **Bind** ([`bind`]): in a directory that nobody else can write to, under a lock that the kernel gives back
+//!    whatever this process dies of. A socket that is there is taken away only if nobody listens on it.
+//! 2. **Know** ([`Peer`]): who connects is what the kernel says of the connection, at the moment of connect(2): user, groups,
+//!    process, and the namespaces of that process. Nothing that a client sends or is called makes a difference.
+//! 3. **Bound**: so many connections for each user, and fewer that have not said yet what they want.
+//! 4. **Grant** ([`Grants`]): the user's entry, or a group's. Without one the service's own user gets what it asks for, inside
+//!    of the service's own policy, and nobody else gets anything.
+//! 5. **Carry** ([`lanes`]): this user's own sandboxes on the runtime of the service; every other user's on a thread of that
+//!    user's alone, since whoever hands a listener over can have it hold up the thread that accepts on it.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use netbox_config::{AskedPolicy, Granted, Policy};
+use netbox_launcher::peer::{self, Namespace};
+use netbox_proxy::events::{Events, Outlet, SessionId};
+use netbox_proxy::facts::Facts;
+use netbox_proxy::service::attach::{self, Host, Lane, Peer, REQUEST_DEADLINE, UserNamespace};
+use netbox_proxy::service::channel::{self, ChannelError, Receiver, Sender};
+use netbox_proxy::service::handed::Networks;
+use netbox_proxy::service::registry::Registry;
+use netbox_proxy::service::wire::{LONGEST, Refused, RefusedFor, What};
+use netbox_proxy::{Listeners, Session};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::runtime::Handle;
+use tokio::task::{JoinSet, block_in_place};
+use tokio::time::{sleep, timeout};
+
+use super::grants::Grants;
+use super::lanes::Lanes;
+use crate::say::{self, Voice};
+use crate::session;
+
+/// How many control connections a user may have.
+const MOST_OF_A_USER: usize = 4096;
+
+/// How many of them may not have said yet what they want.
+const MOST_SILENT_OF_A_USER: usize = 64;
+
+/// How long nothing is accepted after an error that would come again at once, such as no descriptor left.
+const REST: Duration = Duration::from_millis(50);
+
+/// Of all descriptors, one sandbox's connections may take this part.
+const PART_OF_A_SANDBOX: u64 = 8;
+
+/// The service, for those who connect to its socket.
+pub struct Control {
+    registry: Registry,
+    grants: Grants,
+    networks: Networks,
+    user_namespace: Namespace,
+    own_uid: u32,
+    lanes: Lanes,
+    counts: Mutex<HashMap<u32, Count>>,
+    /// Where the service itself listens: no connection may lead there.
+    own_addresses: Vec<SocketAddr>,
+    voice: Voice,
+}
+
+/// The control connections of a user.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    all: usize,
+    silent: usize,
+}
+
+impl Control {
+    /// Of this process. Needs the runtime.
+    ///
+    /// # Errors
+    /// The kernel does not tell one network namespace from another.
+    pub fn new(
+        registry: Registry,
+        grants: Grants,
+        own_addresses: Vec<SocketAddr>,
+        voice: Voice,
+    ) -> Result<Arc<Self>, String> {
+        let own = peer::own_network().map_err(|error| {
+            format!("cannot tell network namespaces apart (`SO_NETNS_COOKIE`, Linux 5.14): {error}")
+        })?;
+        let user_namespace =
+            Namespace::own_user().map_err(|error| format!("cannot look at `/proc/self/ns/user`: {error}"))?;
+        Ok(Arc::new(Self {
+            registry,
+            grants,
+            networks: Networks { own, of: peer::network_of },
+            user_namespace,
+            own_uid: netbox_launcher::effective_uid(),
+            lanes: Lanes::new(Handle::current()),
+            counts: Mutex::default(),
+            own_addresses,
+            voice,
+        }))
+    }
+
+    /// Serves those who connect until dropped, which ends what they have attached.
+    pub async fn serve(self: Arc<Self>, listener: UnixListener) {
+        let mut conversations = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => drop(conversations.spawn(Arc::clone(&self).converse(stream))),
+                    Err(error) => {
+                        self.voice.detail(format_args!("control socket: {error}"));
+                        sleep(REST).await;
+                    }
+                },
+                Some(_) = conversations.join_next() => {}
+            }
+        }
+    }
+
+    async fn converse(self: Arc<Self>, stream: UnixStream) {
+        let peer = match self.who(&stream) {
+            Ok(peer) => peer,
+            // Gone again.
+            Err(error) => return self.voice.detail(format_args!("control socket: {error}")),
+        };
+        let (receiver, sender) = channel::split(stream);
+        let ended = match Counted::enter(&self, peer.uid) {
+            Ok(counted) => self.listen(&peer, receiver, sender, counted).await,
+            Err(refused) => {
+                attach::refuse(&sender, refused.clone()).await;
+                Err(refused)
+            }
+        };
+        if let Err(refused) = ended {
+            let (uid, pid) = (peer.uid, peer.pid);
+            // What it says of the client's words is quoted and cut already.
+            say::note(format_args!("control socket: uid {uid}, pid {pid}: {}: {}", refused.reason, refused.text));
+        }
+    }
+
+    /// Hears what is wanted, and does it.
+    async fn listen(
+        &self,
+        peer: &Peer,
+        mut receiver: Receiver,
+        sender: Sender,
+        mut counted: Counted<'_>,
+    ) -> Result<(), Refused> {
+        let wanted = match timeout(REQUEST_DEADLINE, receiver.receive_first(LONGEST)).await {
+            Err(_) => Err(Refused::new(RefusedFor::Timeout, "nothing was asked for in time")),
+            Ok(Ok(None) | Err(ChannelError::Io(_))) => return Ok(()),
+            Ok(Err(ChannelError::Wire(error))) => Err(error.into()),
+            Ok(Ok(Some(frame))) => frame.read_hello().map_err(Refused::from),
+        };
+        let refused = match wanted.map(|hello| hello.what) {
+            Ok(What::Attach) => return attach::attach(self, peer, receiver, sender, || counted.speak()).await,
+            Ok(What::Status | What::Watch | What::Reload | What::Drain) => {
+                Refused::new(RefusedFor::Unsupported, "this service cannot do that")
+            }
+            Err(refused) => refused,
+        };
+        attach::refuse(&sender, refused.clone()).await;
+        Err(refused)
+    }
+
+    /// Who is at the other end.
+    fn who(&self, stream: &UnixStream) -> std::io::Result<Peer> {
+        let peer = peer::Peer::of(stream)?;
+        let user_namespace = match peer.user_namespace() {
+            Some(namespace) if namespace == self.user_namespace => UserNamespace::Own,
+            Some(_) => UserNamespace::Another,
+            None => UserNamespace::Untold,
+        };
+        Ok(Peer { uid: peer.uid, groups: peer.groups, pid: peer.pid, user_namespace })
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HashMap<u32, Count>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Host for Control {
+    fn networks(&self) -> Networks {
+        self.networks
+    }
+
+    fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    fn is_own_user_namespace(&self, handle: &OwnedFd) -> bool {
+        Namespace::of_handle(handle).is_ok_and(|namespace| namespace == self.user_namespace)
+    }
+
+    fn grant(&self, peer: &Peer, asked: &AskedPolicy) -> Result<Granted, Refused> {
+        // Names may have to be looked up in a directory.
+        let held = block_in_place(|| self.grants.held(peer))?;
+        let granted = asked.grant(std::slice::from_ref(&held.bound));
+        granted.map_err(|error| Refused::new(RefusedFor::Malformed, error.to_string()))
+    }
+
+    fn session(&self, peer: &Peer, policy: Arc<Policy>, events: Events, listeners: &Listeners) -> Session {
+        let own = [listeners.addresses(), self.own_addresses.clone()].concat();
+        let mut session = Session::new(Arc::new(session::names(policy)), events, Facts::new(own));
+        let descriptors = netbox_launcher::descriptor_limit() / PART_OF_A_SANDBOX;
+        session.limits = session.limits.with_room_for(session.limits.connections, descriptors);
+        if let Ok(held) = self.grants.held(peer) {
+            let at_most = |limit: &mut usize, set: Option<u64>| {
+                *limit = set.map_or(*limit, |set| usize::try_from(set).unwrap_or(usize::MAX).min(*limit));
+            };
+            at_most(&mut session.limits.connections, held.limits.connections);
+            at_most(&mut session.limits.half_open, held.limits.half_open);
+        }
+        session
+    }
+
+    fn outlets(&self, _peer: &Peer, _session: SessionId) -> Vec<Arc<dyn Outlet>> {
+        Vec::new()
+    }
+
+    fn lane(&self, peer: &Peer) -> Result<Lane, Refused> {
+        self.lanes.of(peer.uid, self.own_uid)
+    }
+}
+
+/// A place among the control connections of a user, until it is dropped.
+struct Counted<'a> {
+    control: &'a Control,
+    uid: u32,
+    is_silent: bool,
+}
+
+impl<'a> Counted<'a> {
+    fn enter(control: &'a Control, uid: u32) -> Result<Self, Refused> {
+        let mut counts = control.counts();
+        let count = counts.entry(uid).or_default();
+        if count.all >= MOST_OF_A_USER || count.silent >= MOST_SILENT_OF_A_USER {
+            let text = format!(
+                "this user has {} control connections, {} of which have not said yet what they want",
+                count.all, count.silent
+            );
+            return Err(Refused::new(RefusedFor::Limit, text));
+        }
+        count.all += 1;
+        count.silent += 1;
+        drop(counts);
+        Ok(Self { control, uid, is_silent: true })
+    }
+
+    /// It has said what it wants.
+    fn speak(&mut self) {
+        if std::mem::take(&mut self.is_silent)
+            && let Some(count) = self.control.counts().get_mut(&self.uid)
+        {
+            count.silent -= 1;
+        }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.speak();
+        let mut counts = self.control.counts();
+        if let Some(count) = counts.get_mut(&self.uid) {
+            count.all -= 1;
+            if count.all == 0 {
+                counts.remove(&self.uid);
+            }
+        }
+    }
+}
