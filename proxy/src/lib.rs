@@ -41,6 +41,7 @@ mod in_force;
 mod judged;
 mod judged_http;
 mod meter;
+pub mod metrics;
 mod opening;
 mod original_destination;
 mod pace;
