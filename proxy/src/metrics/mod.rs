@@ -148,47 +148,43 @@ impl ProcessReading {
 
 /// The families of tenants, each with the samples of all readings. `labels` says how they are told apart.
 fn write(text: &mut Text, readings: &[Reading], labels: fn(&Label) -> Vec<(&'static str, String)>) {
-    let each = |text: &mut Text, sample: &mut dyn FnMut(&mut Text, &Reading, &[(&'static str, &str)])| {
-        for reading in readings {
-            let owned = labels(&reading.label);
-            let borrowed: Vec<_> = owned.iter().map(|(name, value)| (*name, &**value)).collect();
-            sample(text, reading, &borrowed);
-        }
-    };
+    let owned: Vec<_> = readings.iter().map(|reading| labels(&reading.label)).collect();
+    let labels = owned.iter().map(|labels| labels.iter().map(|(name, value)| (*name, &**value)).collect::<Vec<_>>());
+    let each: Vec<_> = readings.iter().zip(labels).collect();
     text.family("netbox_tenants", Kind::Gauge, "Sandboxes and roles that are carried.");
-    each(text, &mut |text, reading, labels| text.sample("netbox_tenants", labels, reading.tenants));
+    each.iter().for_each(|(reading, labels)| text.sample("netbox_tenants", labels, reading.tenants));
     text.family("netbox_open_connections", Kind::Gauge, "Connections that are open.");
-    each(text, &mut |text, reading, labels| text.sample("netbox_open_connections", labels, reading.open));
+    each.iter().for_each(|(reading, labels)| text.sample("netbox_open_connections", labels, reading.open));
     for (name, help, number) in COUNTERS {
         text.family(name, Kind::Counter, help);
         let total = format!("{name}_total");
-        each(text, &mut |text, reading, labels| text.sample(&total, labels, number(&reading.tally)));
+        each.iter().for_each(|(reading, labels)| text.sample(&total, labels, number(&reading.tally)));
     }
     text.family("netbox_bytes", Kind::Counter, "Bytes that were moved, from the tenant's side.");
-    each(text, &mut |text, reading, labels| {
+    for (reading, labels) in &each {
         for (direction, bytes) in [("sent", reading.tally.sent), ("received", reading.tally.received)] {
-            text.sample("netbox_bytes_total", &[labels, &[("direction", direction)]].concat(), bytes);
+            text.sample("netbox_bytes_total", &[labels, &[("direction", direction)][..]].concat(), bytes);
         }
-    });
+    }
     text.family("netbox_decisions", Kind::Counter, "Decisions about connections, and about HTTP requests.");
-    each(text, &mut |text, reading, labels| {
+    for (reading, labels) in &each {
         for (reason, count) in &reading.tally.decisions {
             let own = [("verdict", Verdict::of(*reason).as_str()), ("reason", reason.as_str())];
-            text.sample("netbox_decisions_total", &[labels, &own].concat(), count);
+            text.sample("netbox_decisions_total", &[labels, &own[..]].concat(), count);
         }
-    });
+    }
     text.family("netbox_ends", Kind::Counter, "Ends of what was allowed.");
-    each(text, &mut |text, reading, labels| {
+    for (reading, labels) in &each {
         for (end, count) in &reading.tally.ends {
-            text.sample("netbox_ends_total", &[labels, &[("end", *end)]].concat(), count);
+            text.sample("netbox_ends_total", &[labels, &[("end", *end)][..]].concat(), count);
         }
-    });
+    }
     text.family("netbox_limits", Kind::Counter, "How often a tenant reached one of its limits.");
-    each(text, &mut |text, reading, labels| {
+    for (reading, labels) in &each {
         for (bound, count) in &reading.tally.bounds {
-            text.sample("netbox_limits_total", &[labels, &[("limit", *bound)]].concat(), count);
+            text.sample("netbox_limits_total", &[labels, &[("limit", *bound)][..]].concat(), count);
         }
-    });
+    }
 }
 
 #[cfg(test)]
