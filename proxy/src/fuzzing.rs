@@ -13,7 +13,7 @@ use crate::explicit::socks5;
 pub use crate::first_bytes::{Classifier, FirstBytes};
 use crate::http::body::Chunks;
 use crate::http::head::{HeadScan, Lines};
-use crate::http::request::{Form, RequestHead};
+use crate::http::request::{Authority, Form, RequestHead};
 use crate::http::response::ResponseHead;
 use crate::service::credentials::Proof;
 use crate::service::wire::{Attach, Decoder, LONGEST, LONGEST_ATTACH, Said, encode};
@@ -51,7 +51,7 @@ pub fn request(bytes: &[u8]) -> Option<Request> {
         assert_eq!(host, judged(&parsed), "the server reads the judged host");
     }
     let authority = match &parsed.form {
-        Form::Authority(host, port) => Some(format!("{host}:{port}")),
+        Form::Authority(host, port) => Some(Authority { host: host.clone(), port: Some(*port) }.to_string()),
         Form::Absolute(authority, _) => Some(authority.to_string()),
         _ => parsed.host.as_ref().map(ToString::to_string),
     };
