@@ -180,6 +180,15 @@ impl World {
         self.shared.arrivals.since(mark, |arrival| arrival.local.ip() == address)
     }
 
+    /// Waits until there is such an arrival since `mark`.
+    ///
+    /// # Panics
+    ///
+    /// When there is none in five seconds.
+    pub fn wait_for_arrival(&self, mark: Mark, wanted: impl Fn(&Arrival) -> bool) {
+        assert!(self.shared.arrivals.wait_for(mark, wanted).is_some(), "it never arrived");
+    }
+
     /// Asserts that something reached `host` since `mark`.
     #[track_caller]
     pub fn assert_reached(&self, mark: Mark, host: &Host) {

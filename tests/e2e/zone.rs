@@ -28,6 +28,8 @@ pub const IN_HOSTS_FILE: (&str, Ipv4Addr) = ("in-hosts-file.example.com", Ipv4Ad
 pub const METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
 /// The test host's own address.
 pub const OWN: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
+/// Below this name, nothing is ever answered.
+pub const SILENT: &str = "silent.example.com";
 /// A published name.
 #[derive(Clone, Debug)]
 pub struct Host {
@@ -89,6 +91,8 @@ pub enum Answer {
     Failure,
     /// No such name (NXDOMAIN).
     NoSuchName,
+    /// None.
+    Silence,
 }
 
 /// All names. A name that was never published does not exist.
@@ -158,6 +162,9 @@ impl Zone {
     /// What the name server answers for `name`, which is compared in lower case and without a trailing dot.
     pub fn answer(&self, name: &str) -> Answer {
         let name = name.trim_end_matches('.').to_ascii_lowercase();
+        if name.strip_suffix(SILENT).is_some_and(|rest| rest.ends_with('.')) {
+            return Answer::Silence;
+        }
         self.lock().answers.get(&name).cloned().unwrap_or(Answer::NoSuchName)
     }
 

@@ -63,6 +63,7 @@ fn reply(query: &[u8], local: SocketAddr, peer: SocketAddr, shared: &Shared) -> 
     let (rcode, records) = match shared.zone.answer(&question.name) {
         Answer::NoSuchName => (RCODE_NXDOMAIN, Vec::new()),
         Answer::Failure => (RCODE_SERVFAIL, Vec::new()),
+        Answer::Silence => return None,
         Answer::Addresses(addresses) => (0, records(question.kind, &addresses)),
     };
     let count = u16::try_from(records.len()).expect("a name has few addresses");

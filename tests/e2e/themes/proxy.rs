@@ -1,6 +1,10 @@
 //! `netbox proxy serve`: programs on the host that are told of a proxy.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
 
 use nix::sys::signal::Signal;
 
@@ -11,7 +15,7 @@ use crate::proxy::Proxy;
 use crate::run::Run;
 use crate::tests;
 use crate::world::World;
-use crate::zone::Host;
+use crate::zone::{Host, SILENT};
 
 tests![
     curl_fetches_through_a_proxy needs [CURL],
@@ -32,6 +36,7 @@ tests![
     a_proxy_ends_in_order_by_a_signal needs [CURL],
     a_proxy_listens_on_several_addresses needs [CURL],
     a_storm_at_a_low_descriptor_limit_is_outlived needs [CURL, PYTHON, PRLIMIT],
+    names_that_are_never_answered_hold_up_no_other needs [CURL],
     a_proxy_for_other_machines_has_to_be_asked_for needs [],
 ];
 
@@ -410,4 +415,33 @@ fn a_storm_at_a_low_descriptor_limit_is_outlived(world: &World) {
     let outcome = proxy.stop();
     outcome.exits_with(0);
     assert!(outcome.events_of("decision").iter().any(|event| event["reason"] == "limit"), "{outcome}");
+}
+
+/// A client makes up names below a wildcard, whose server says nothing; another one asks for a name that a rule spells out.
+fn names_that_are_never_answered_hold_up_no_other(world: &World) {
+    let host = world.zone().host("proxy-meanwhile");
+    let proxy = world.proxy(&["--allow", &format!("*.{SILENT}"), "--allow", &host.name]);
+    let mark = world.mark();
+    let ask = |number| {
+        let mut stream = TcpStream::connect(&proxy.address).expect("the proxy listens");
+        write!(stream, "CONNECT n{number}.{SILENT}:443 HTTP/1.0\r\n\r\n").expect("it takes a request");
+        stream
+    };
+    let hanging: Vec<_> = (0..100).map(ask).collect();
+    let asked = RefCell::new(HashSet::new());
+    world.wait_for_arrival(mark, |arrival| {
+        let silent = arrival.name.iter().filter(|name| name.ends_with(SILENT));
+        asked.borrow_mut().extend(silent.cloned());
+        asked.borrow().len() == 48
+    });
+    let url = proxy.url();
+    let outcome = world.bare().exec(&curl(&["--proxy", &url, &host.http("/page")]));
+    outcome.exits_with(0).says(&format!("hello {} GET /page", host.name));
+    // They all wait still: no lookup of theirs has come to its end.
+    for mut stream in &hanging {
+        stream.set_nonblocking(true).expect("an open socket");
+        let read = std::io::Read::read(&mut stream, &mut [0]);
+        assert_eq!(read.expect_err("no answer").kind(), std::io::ErrorKind::WouldBlock);
+    }
+    proxy.stop().exits_with(0);
 }
