@@ -11,8 +11,9 @@ use std::path::Path;
 use netbox_launcher::{Embryo, Failure, Listeners, Outcome, Protected, Spec, Step};
 use serde_json::{Value, json};
 
-use crate::cli::DoctorArguments;
-use crate::{protected, say, served_mounts};
+use crate::cli::{DoctorArguments, Weaker};
+use crate::run::NO_NETWORK;
+use crate::{protected, say, served_mounts, weaker};
 
 /// Netbox cannot isolate here.
 const CANNOT: u8 = 1;
@@ -94,10 +95,13 @@ pub fn doctor(arguments: &DoctorArguments) -> u8 {
         Ok(found) => (found.protected, None),
         Err(why) => (Vec::new(), Some(why)),
     };
-    let trial = closed.and_then(|()| trial(protected));
+    // What the environment allows, `run` is allowed too.
+    let weaker = weaker::allowed(&[]).unwrap_or_default();
+    let trial = closed.and_then(|()| trial(protected.clone(), weaker.contains(&Weaker::Proc)));
     let works = trial.is_ok() && unprotected.is_none();
     let mut checks = mechanisms(&trial);
     checks.push(later_runs(unprotected));
+    checks.extend(trial.as_ref().err().and_then(|failure| way_round(failure, protected)));
     checks.extend(circumstances(trial.as_ref().ok()));
     let printed = if arguments.json { print_json(&checks, works) } else { print(&checks, works) };
     match printed {
@@ -122,7 +126,7 @@ impl Stood {
 }
 
 /// Builds a sandbox and runs this program in it.
-fn trial(protected: Vec<Protected>) -> Result<Stood, Failure> {
+fn trial(protected: Vec<Protected>, allow_weaker_proc: bool) -> Result<Stood, Failure> {
     let directory = env::current_dir().unwrap_or_else(|_| Path::new("/").to_owned());
     let spec = Spec {
         // In the command's process this is still netbox.
@@ -136,6 +140,7 @@ fn trial(protected: Vec<Protected>) -> Result<Stood, Failure> {
         protected,
         unix_sockets: Vec::new(),
         passed: Vec::new(),
+        allow_weaker_proc,
         host_ports: Vec::new(),
         caught_ports: Vec::new(),
     };
@@ -195,6 +200,18 @@ fn later_runs(unprotected: Option<String>) -> Check {
     Check { name: "later runs", state, detail: unprotected.unwrap_or_default(), errno: None, fix: None }
 }
 
+/// What would work if a wall might be missing.
+fn way_round(failure: &Failure, protected: Vec<Protected>) -> Option<Check> {
+    if failure.step != Step::Proc {
+        return None;
+    }
+    let stood = trial(protected, true).is_ok();
+    let detail =
+        if stood { "`netbox run --allow-weaker proc` works here" } else { "`--allow-weaker proc` does not help here" };
+    let state = if stood { State::Weaker } else { State::Fails };
+    Some(Check { name: "a weaker /proc", state, detail: detail.to_owned(), errno: None, fix: None })
+}
+
 /// The exact fix, where a setting of this machine tells which one it is.
 fn fix(failure: &Failure) -> Option<String> {
     let zero = |name: &str| setting(name).as_deref() == Some("0");
@@ -234,6 +251,9 @@ fn circumstances(stood: Option<&Stood>) -> Vec<Check> {
         } else {
             check("IPv6", State::Weaker, "IPv6 is off in this kernel, so programs inside have IPv4 alone")
         });
+        if !stood.has("proc") {
+            checks.push(check("/proc of its own", State::Weaker, weaker::NO_PROC));
+        }
         if stood.has("lo") {
             let why = "no kind of stub interface is available; programs that ask for one see loopback alone";
             checks.push(Check {
@@ -241,6 +261,14 @@ fn circumstances(stood: Option<&Stood>) -> Vec<Check> {
                 ..check("stub interface", State::Weaker, why)
             });
         }
+    }
+    if !netbox_proxy::facts::has_network() {
+        checks.push(check("network", State::Weaker, NO_NETWORK));
+    }
+    if netbox_launcher::is_nested() {
+        let why = "this is inside another netbox, which supervises connects and makes every connection: what both allow is \
+                   reached, and `--unix-socket` lets nothing through";
+        checks.push(check("nested", State::Weaker, why));
     }
     if fs::canonicalize("/etc/resolv.conf").is_err() {
         checks.push(check("resolv.conf", State::Weaker, "there is none; netbox answers on 127.0.0.1:53 inside"));

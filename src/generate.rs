@@ -110,7 +110,8 @@ mod tests {
             let page = page(find(&root, &words).expect("a command").clone()).expect("memory can be written to");
             String::from_utf8(page).expect("text")
         };
-        for (words, expected) in [(&[][..], 9), (&["run"], 9), (&["check"], 5), (&["proxy", "serve"], 6), (&["man"], 0)]
+        for (words, expected) in
+            [(&[][..], 10), (&["run"], 10), (&["check"], 5), (&["proxy", "serve"], 6), (&["man"], 0)]
         {
             let page = page(words);
             assert_eq!(page.matches(r"\fBNETBOX").count(), expected, "{page}");

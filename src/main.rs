@@ -15,6 +15,7 @@ mod event_sink;
 mod generate;
 mod interruptions;
 mod learn;
+mod outer;
 mod passed;
 mod place;
 mod policy;
@@ -35,6 +36,7 @@ mod unix_sockets;
 mod usage;
 mod variables;
 mod via;
+mod weaker;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;

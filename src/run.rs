@@ -5,11 +5,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use netbox_config::Mode;
 use netbox_launcher::{Embryo, Failure, Listeners, Outcome, Spec};
 use netbox_proxy::events::{Events, SessionId, Start};
 use tokio::runtime::{self, Runtime};
 
-use crate::cli::{EventDestination, RunArguments};
+use crate::cli::{EventDestination, RunArguments, Weaker};
 use crate::environment::{self, Reach, Wishes};
 use crate::event_sink::{self, EventSink};
 use crate::place::Place;
@@ -21,12 +22,15 @@ use crate::session::{self, Carrier, Ended};
 use crate::via::lease::{Lease, OWN_NUMBERS};
 use crate::via::{Call, NotCarried, Wish};
 use crate::{
-    FAILED, USAGE, caught_ports, devices, dry_run, passed, protected, served_mounts, summary, unix_sockets, via,
+    FAILED, USAGE, caught_ports, devices, dry_run, passed, protected, served_mounts, summary, unix_sockets, via, weaker,
 };
 
 const TIMED_OUT: u8 = 124;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
+/// For who waits for an answer from elsewhere.
+pub const NO_NETWORK: &str =
+    "there is no network here, but loopback alone, so that nothing of what the policy allows can be reached";
 /// `--fail-on-block`.
 const BLOCKED: u8 = 3;
 
@@ -87,6 +91,7 @@ pub struct Intent {
     passed: Vec<i32>,
     /// `--via`.
     via: Option<PathBuf>,
+    weaker: Vec<Weaker>,
 }
 
 impl Intent {
@@ -102,7 +107,8 @@ impl Intent {
         passed::check(&passed, events.as_ref()).map_err(Refused::usage)?;
         let ports = Ports::new(&arguments.host_port, &arguments.publish).map_err(Refused::usage)?;
         let via = via::path(arguments.via.as_ref()).map_err(Refused::usage)?;
-        Ok(Self { effective, events, ports, passed, via })
+        let weaker = weaker::allowed(&arguments.allow_weaker).map_err(Refused::usage)?;
+        Ok(Self { effective, events, ports, passed, via, weaker })
     }
 }
 
@@ -143,7 +149,7 @@ fn fault(what: &str) -> impl Fn(std::io::Error) -> Fault + '_ {
 
 /// From here on, an error means that the command did not run.
 fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<EventSink>) -> Result<Ran, Fault> {
-    let Intent { effective, ports, passed, via, .. } = intent;
+    let Intent { effective, ports, passed, via, weaker, .. } = intent;
     let id = SessionId::random().map_err(fault("draw a session number"))?;
     let directory = env::current_dir().map_err(fault("find the working directory"))?;
     let [program, rest @ ..] = arguments.command.as_slice() else {
@@ -156,6 +162,13 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
     let unix_sockets = unix_sockets::open(&arguments.unix_socket).map_err(|text| Fault { text, hint: None })?;
     for (typed, socket) in arguments.unix_socket.iter().zip(&unix_sockets) {
         unix_sockets::warning(typed, socket).iter().for_each(|warning| voice.warn(warning));
+    }
+    if netbox_launcher::is_nested() && !unix_sockets.is_empty() {
+        return Err(Fault {
+            text: "`--unix-socket` inside another netbox: that one supervises connects, and keeps this sandbox apart"
+                .into(),
+            hint: Some("give it to the outer `netbox run`, for the programs there".into()),
+        });
     }
     let devices = devices::find(&arguments.dev).map_err(|text| Fault { text, hint: None })?;
     for (typed, device) in arguments.dev.iter().zip(&devices) {
@@ -181,6 +194,7 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
         protected: protected.protected,
         unix_sockets,
         passed,
+        allow_weaker_proc: weaker.contains(&Weaker::Proc),
         host_ports: ports.inside(),
         caught_ports: caught_ports::of(effective.compiled.policy(), &ports),
     };
@@ -194,6 +208,9 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
     let written_to = sink.as_ref().and_then(|sink| sink.place.clone()).and_then(Place::of);
     let events = Events::new(id, sink.map(|sink| sink.file));
     let policy = Arc::new(effective.compiled.into_policy());
+    if policy.mode() != Mode::None && !netbox_proxy::facts::has_network() {
+        voice.warn(NO_NETWORK);
+    }
     let runtime = runtime().map_err(fault("start the proxy"))?;
     let (sandbox, listeners) = embryo.deliver()?;
     let lease = match (call, via) {
@@ -205,6 +222,9 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
         _ => None,
     };
 
+    if !sandbox.has_own_proc() {
+        voice.warn(weaker::NO_PROC);
+    }
     if voice.verbose {
         served_mounts::listed().iter().for_each(|text| voice.detail(text));
     }

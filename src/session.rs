@@ -18,7 +18,6 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
-use crate::connects;
 use crate::ports::Ports;
 use crate::published::{self, Door};
 use crate::say;
@@ -26,6 +25,7 @@ use crate::signals::Signals;
 use crate::via::judge::Word;
 use crate::via::lease::Lease;
 use crate::via::{self, NotCarried};
+use crate::{connects, outer};
 
 /// How long a command whose time is over has between SIGTERM and the end.
 const GRACE: Duration = Duration::from_secs(5);
@@ -100,12 +100,14 @@ async fn join(
     timeout: Option<Duration>,
 ) -> Result<Ended, Failed> {
     let mut signals = Signals::listen()?;
-    let own = [listeners.addresses(), published::addresses(&doors.published)].concat();
+    let outer = sandbox.is_nested().then(outer::around);
+    let own = [listeners.addresses(), published::addresses(&doors.published), outer::doors(outer)].concat();
     let facts = Facts::new(own);
     let mut session = Session::new(Arc::new(names(policy)), events, facts);
     session.limits = session.limits.with_room_for(session.limits.connections, netbox_launcher::descriptor_limit());
     session.callers = connects::callers(&session.events);
     session.caught_ports = listeners.caught_ports();
+    session.outer = outer;
     let session = Arc::new(session);
     let log = listeners.log.map(watch).transpose()?;
     let host_port = |listener: TcpListener| {

@@ -17,6 +17,8 @@ pub const PROFILE: &str = "NETBOX_PROFILE";
 pub const EVENTS: &str = "NETBOX_EVENTS";
 /// `--via`.
 pub const VIA: &str = "NETBOX_VIA";
+/// `--allow-weaker`.
+pub const ALLOW_WEAKER: &str = "NETBOX_ALLOW_WEAKER";
 /// Set inside.
 pub const INSIDE: &str = "NETBOX";
 /// Set inside.
@@ -35,7 +37,7 @@ pub struct Variable {
 const OF_A_POLICY: &[&str] = &["run", "check", "proxy serve"];
 
 /// All of them. An empty variable counts as one that is not set.
-pub const VARIABLES: [Variable; 9] = [
+pub const VARIABLES: [Variable; 10] = [
     Variable {
         name: ALLOW,
         commands: OF_A_POLICY,
@@ -54,6 +56,11 @@ pub const VARIABLES: [Variable; 9] = [
         meaning: "As `--config`, with a path from `/`. The flag wins over it, and `--no-config` sets it aside.",
     },
     Variable { name: PROFILE, commands: OF_A_POLICY, meaning: "As `--profile`, which wins over it." },
+    Variable {
+        name: ALLOW_WEAKER,
+        commands: &["run"],
+        meaning: "As `--allow-weaker`, separated by commas, for an image of a container. They add to those of the flag.",
+    },
     Variable { name: EVENTS, commands: &["run", "proxy serve"], meaning: "As `--events`, which wins over it." },
     Variable { name: VIA, commands: &["run"], meaning: "As `--via`, which wins over it." },
     Variable {

@@ -94,7 +94,7 @@ pub use policy_file::PolicyFile;
 pub use port::{Port, PortError};
 pub use ports::Ports;
 pub use quote::{escaped, quote};
-pub use reason::Reason;
+pub use reason::{Reason, UnknownReason};
 pub use refusal::Refusal;
 pub use rule::{Rule, RuleRef, RuleWarning};
 pub use rule_error::{RuleError, RuleFault};

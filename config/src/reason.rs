@@ -1,6 +1,7 @@
 //! Why a connection was allowed, refused or failed: the closed list of words in events and messages.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -131,6 +132,19 @@ impl Reason {
     }
 }
 
+impl FromStr for Reason {
+    type Err = UnknownReason;
+
+    fn from_str(word: &str) -> Result<Self, UnknownReason> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == word).ok_or(UnknownReason)
+    }
+}
+
+/// It is no word of the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a reason")]
+pub struct UnknownReason;
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
@@ -147,6 +161,8 @@ mod tests {
         words.sort_unstable();
         words.dedup();
         assert_eq!(words.len(), Reason::ALL.len());
+        assert!(Reason::ALL.iter().all(|reason| reason.as_str().parse() == Ok(*reason)));
+        assert_eq!("Listed".parse::<Reason>(), Err(UnknownReason));
     }
 
     #[test]

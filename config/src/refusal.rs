@@ -18,6 +18,8 @@ pub struct Refusal {
     rule: Option<RuleRef>,
     /// Whether `rule` stands for a ceiling that leaves the target out.
     by_ceiling: bool,
+    /// Whether another netbox refused what this one permits.
+    by_outer: bool,
     address: Option<IpAddr>,
     near: Option<NearMiss>,
 }
@@ -25,7 +27,7 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal for a reason, without a rule. Also for those that the proxy makes: `sni-mismatch`, `limit`, …
     pub fn new(reason: Reason) -> Self {
-        Self { reason, rule: None, by_ceiling: false, address: None, near: None }
+        Self { reason, rule: None, by_ceiling: false, by_outer: false, address: None, near: None }
     }
 
     /// The same, by the rule that decided.
@@ -38,6 +40,13 @@ impl Refusal {
     #[must_use]
     pub(crate) fn with_ceiling(self, ceiling: RuleRef) -> Self {
         Self { rule: Some(ceiling), by_ceiling: true, ..self }
+    }
+
+    /// The same, by the netbox that this one is inside of. No rule here changes that, so there is no hint.
+    #[must_use]
+    pub fn by_outer(self) -> Self {
+        let rule = RuleRef { text: "outer".into(), source: "the netbox around this one".into() };
+        Self { rule: Some(rule), by_outer: true, ..self }
     }
 
     /// The same, about this address of the target's name.
@@ -57,7 +66,8 @@ impl Refusal {
         self.reason
     }
 
-    /// The deny rule that decided, if one did. For a ceiling the text is `ceiling`, and the source its place.
+    /// The deny rule that decided, if one did. For a ceiling the text is `ceiling`, and the source its place; for another
+    /// netbox the text is `outer`.
     pub fn rule(&self) -> Option<RuleRef> {
         self.rule.clone()
     }
@@ -72,6 +82,11 @@ impl Refusal {
         self.rule.as_ref().filter(|_| self.by_ceiling).map(|ceiling| Arc::clone(&ceiling.source))
     }
 
+    /// Whether another netbox refused what this one permits.
+    pub fn is_by_outer(&self) -> bool {
+        self.by_outer
+    }
+
     /// The address that was judged, if it was [`Policy::vet`](crate::Policy::vet) that refused.
     pub fn address(&self) -> Option<IpAddr> {
         self.address
@@ -83,6 +98,9 @@ impl Refusal {
     /// `None` where no allow rule can (`denied`, `self`, `mode-none`, `udp`, `malformed`, …) or where one would be no way
     /// out: a name that is not what was judged, an address that nothing can be reached at.
     pub fn hint(&self, target: &Target) -> Option<String> {
+        if self.by_outer {
+            return None;
+        }
         let port = target.port();
         match self.reason {
             Reason::NotListed | Reason::PortNotListed | Reason::AddressNotListed => match target.host() {

@@ -13,7 +13,8 @@
 //!    namespace, which owns nothing but the copy of the mounts: enough for chown and for changing to another user, not
 //!    for networks.
 //! 4. [`come_under_supervision`]: the system-call filter, last, since the steps before use what it forbids. Its listener
-//!    goes to netbox by way of pid 1, and the supervision is proved.
+//!    goes to netbox by way of pid 1, and the supervision is proved. Inside another netbox, that one's supervision is asked
+//!    for a wall instead.
 //! 5. `exec`. Until then any error is reported to pid 1 over the channel, which `exec` closes.
 
 use std::convert::Infallible;
@@ -67,6 +68,8 @@ pub struct Spec {
     /// Descriptors from 3 up that the command has under the same numbers: open, each once, not close-on-exec, and nothing
     /// else's. [`Embryo::conceive`](crate::Embryo::conceive) judges them, and closes them here.
     pub passed: Vec<RawFd>,
+    /// Whether the `/proc` that is there may stay where the kernel refuses a fresh one.
+    pub allow_weaker_proc: bool,
     /// Ports of the sandbox's loopback on which netbox listens, at most [`MAX_HOST_PORTS`](crate::MAX_HOST_PORTS), each
     /// once and none of netbox's own.
     pub host_ports: Vec<u16>,
@@ -76,8 +79,8 @@ pub struct Spec {
 }
 
 /// Becomes the command, or reports why not and returns.
-pub(crate) fn become_command(spec: &Spec, mask: &SigSet, channel: &Channel) {
-    let report = match prepare(spec, mask, channel) {
+pub(crate) fn become_command(spec: &Spec, nested: bool, mask: &SigSet, channel: &Channel) {
+    let report = match prepare(spec, nested, mask, channel) {
         Err(failure) => Report::Failed(failure),
         Ok(errno) => Report::NotExecuted(errno as i32),
     };
@@ -86,12 +89,12 @@ pub(crate) fn become_command(spec: &Spec, mask: &SigSet, channel: &Channel) {
 }
 
 /// Everything up to `exec`; its error is the value, because all before it went well.
-fn prepare(spec: &Spec, mask: &SigSet, channel: &Channel) -> Result<Errno, Failure> {
+fn prepare(spec: &Spec, nested: bool, mask: &SigSet, channel: &Channel) -> Result<Errno, Failure> {
     enter_nested_user_namespace(channel)?;
     leave_the_keyring()?;
     chdir(&spec.directory).at(Step::WorkingDirectory, &format!("`{}`", spec.directory.display()))?;
     drop_privileges()?;
-    come_under_supervision(channel)?;
+    come_under_supervision(nested, channel)?;
     sys::close_from_on_exec(3).at(Step::Privileges, "closing descriptors")?;
     spec.passed.iter().try_for_each(|fd| sys::keep_on_exec(*fd)).at(Step::Privileges, "keeping descriptors")?;
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(mask), None).at(Step::Privileges, "the signal mask")?;
@@ -141,7 +144,9 @@ fn enter_nested_user_namespace(channel: &Channel) -> Result<(), Failure> {
     // Pid 1 is not dumpable, and neither is its copy; its files in /proc would belong to nobody.
     prctl::set_dumpable(true).at(step, "PR_SET_DUMPABLE")?;
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS).at(step, "unshare")?;
-    channel.report(&Report::Ready(String::new()), &[]).at(step, "the channel to pid 1")?;
+    // In a `/proc` that is not this pid namespace's own, pid 1 knows it by another number.
+    let number = std::fs::read_link("/proc/self").at(step, "`/proc/self`")?.to_string_lossy().into_owned();
+    channel.report(&Report::Ready(number), &[]).at(step, "the channel to pid 1")?;
     match channel.next_order().at(step, "the channel to pid 1")? {
         Some(Order::Mapped) => Ok(()),
         _ => Err(Failure::outcome(step, "pid 1 did not map the user")),
@@ -156,7 +161,11 @@ fn leave_the_keyring() -> Result<(), Failure> {
     }
 }
 
-fn come_under_supervision(channel: &Channel) -> Result<(), Failure> {
+fn come_under_supervision(nested: bool, channel: &Channel) -> Result<(), Failure> {
+    if nested {
+        system_call_filter::load_below_another()?;
+        return supervisor::ask_for_a_wall();
+    }
     let listener = system_call_filter::load()?;
     channel.report(&Report::Listener, &[listener.as_raw_fd()]).at(Step::UnixSockets, "the channel to pid 1")?;
     // If netbox went away now, the next call would fail rather than wait.

@@ -14,11 +14,15 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::exit;
 
-use nix::unistd::geteuid;
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, geteuid};
 
 use crate::error::{At, Failure, Step};
 use crate::mount_table::unescape;
+use crate::sys;
 
 /// Forbids cgroup namespaces below pid 1's user namespace, where one would lead to a group of this user's.
 pub(crate) fn protect() -> Result<(), Failure> {
@@ -33,7 +37,20 @@ pub(crate) fn protect() -> Result<(), Failure> {
         return Ok(());
     }
     let path = "/proc/sys/user/max_cgroup_namespaces";
-    fs::write(path, "0").at(step, &format!("`{path}`"))
+    match fs::write(path, "0") {
+        // Where `/proc` is not the sandbox's own it may be read-only; and whoever is around may have seen to it already, as a
+        // netbox does. A limit holds for every user namespace below.
+        Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem && none_can_be_made().at(step, "fork")? => Ok(()),
+        other => other.at(step, &format!("`{path}`")),
+    }
+}
+
+/// Whether a process of this user namespace can make no cgroup namespace, found by trying in a child.
+fn none_can_be_made() -> nix::Result<bool> {
+    match sys::fork()? {
+        ForkResult::Child => exit(unshare(CloneFlags::CLONE_NEWCGROUP).is_err().into()),
+        ForkResult::Parent { child } => Ok(waitpid(child, None)? == WaitStatus::Exited(child, true.into())),
+    }
 }
 
 /// Whether one of this process's groups could be written through a fresh mount. A group that cannot be seen could be.

@@ -170,7 +170,9 @@ impl Step {
                  container network) may redirect those of every process in it, or a system-call filter may answer for the kernel",
             ),
             (Step::Proc, libc::EPERM) => Some(
-                "parts of `/proc` are masked here, as in a container: run the container with `--security-opt systempaths=unconfined`",
+                "parts of `/proc` are masked here, as in a container: run the container with `--security-opt \
+                 systempaths=unconfined` (Docker), `--security-opt unmask=ALL` (Podman) or `procMount: Unmasked` (Kubernetes); or \
+                 accept with `--allow-weaker proc` that the command sees the processes around it",
             ),
             (Step::Devices, libc::EPERM | libc::EACCES) => Some(
                 "the host's `/dev` cannot be covered here: in a container, let its profile allow `mount`, `open_tree`, \
@@ -187,8 +189,8 @@ impl Step {
             }
             (Step::HandOver, 0) => Some("it was killed, by somebody or since memory is short: see `dmesg`"),
             (Step::UnixSockets, libc::EBUSY) => Some(
-                "a supervisor of system calls is in force already, and the kernel has room for one: netbox cannot run \
-                 inside a netbox, nor below a container's seccomp agent",
+                "a supervisor of system calls is in force already, which is no netbox, and the kernel has room for one: netbox \
+                 cannot run below a container's seccomp agent",
             ),
             (Step::UnixSockets, libc::EPERM | libc::EACCES) => Some(
                 "netbox may not look into the memory of the processes that it starts: see `sysctl \

@@ -32,9 +32,9 @@ pub(crate) fn write_outer(child: Pid) -> Result<(), Failure> {
     write(&directory, "gid_map", &format!("{0} {0} 1", getegid()), Step::IdMaps)
 }
 
-/// Maps every id of the caller's user namespace into the nested one of `child`.
-pub(crate) fn write_nested(child: Pid) -> Result<(), Failure> {
-    write_all(&Path::new("/proc").join(child.to_string()), Step::NestedUserNamespace)
+/// Maps every id of the caller's user namespace into the nested one of the process with this directory in `/proc`.
+pub(crate) fn write_nested(directory: &Path) -> Result<(), Failure> {
+    write_all(directory, Step::NestedUserNamespace)
 }
 
 fn write_all(directory: &Path, step: Step) -> Result<(), Failure> {

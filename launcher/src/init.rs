@@ -35,6 +35,7 @@ use crate::message::{Channel, Order, Report};
 use crate::mounts;
 use crate::network::{self, Network};
 use crate::passed::{self, Passed};
+use crate::proc_mount::{PROC, Proc};
 use crate::protection;
 use crate::resolver_files;
 use crate::supervisor;
@@ -61,10 +62,10 @@ impl Channels {
     }
 }
 
-/// Pid 1's whole life. The channels are its ends; netbox's are already closed.
-pub(crate) fn run(spec: &Spec, standard: Standard, passed: Passed, channels: Channels) -> ! {
+/// Pid 1's whole life. The channels are its ends; netbox's are already closed. `nested`: it is inside another netbox.
+pub(crate) fn run(spec: &Spec, nested: bool, standard: Standard, passed: Passed, channels: Channels) -> ! {
     let Channels { main, supervisor, sockets } = channels;
-    match live(spec, standard, passed, &main, supervisor, sockets) {
+    match live(spec, nested, standard, passed, &main, supervisor, sockets) {
         Ok(()) => exit(0),
         Err(failure) => {
             // When netbox is gone there is nobody to tell.
@@ -76,6 +77,7 @@ pub(crate) fn run(spec: &Spec, standard: Standard, passed: Passed, channels: Cha
 
 fn live(
     spec: &Spec,
+    nested: bool,
     mut standard: Standard,
     passed: Passed,
     channel: &Channel,
@@ -84,11 +86,11 @@ fn live(
 ) -> Result<(), Failure> {
     let settings = standard.terminal.take();
     let mask = tie_to_netbox(standard, passed, [channel, &supervisor, &sockets])?;
-    let (walls, network, costs) = build(spec)?;
+    let (walls, network, proc, costs) = build(spec, nested)?;
     let (mut terminal, master) = settings.as_ref().map(Inside::make).transpose()?.unzip();
     let Some(foreground) = hand_over(channel, network, &walls, &costs, master)? else { return Ok(()) };
     let visible = terminal.as_mut().filter(|_| foreground);
-    let Some(command) = start_command(spec, &mask, channel, &supervisor, visible)? else {
+    let Some(command) = start_command(spec, nested, proc, &mask, channel, &supervisor, visible)? else {
         return Ok(());
     };
     supervise(command, channel, supervisor, sockets, terminal)
@@ -123,7 +125,7 @@ fn tie_to_netbox(standard: Standard, passed: Passed, channels: [&Channel; 3]) ->
 }
 
 /// Stage 2. Everything that confines the command, and the proof of it.
-fn build(spec: &Spec) -> Result<(Vec<&'static str>, Network, Costs), Failure> {
+fn build(spec: &Spec, nested: bool) -> Result<(Vec<&'static str>, Network, Proc, Costs), Failure> {
     let mut watch = Stopwatch::start();
     mounts::make_private()?;
     watch.lap("private mounts");
@@ -136,17 +138,23 @@ fn build(spec: &Spec) -> Result<(Vec<&'static str>, Network, Costs), Failure> {
     let network = network::set_up(last_resort, &spec.host_ports, &spec.caught_ports, &mut watch)?;
     mounts::put_resolver_files(&spec.hidden, &spec.unix_sockets, &table)?;
     watch.lap("resolver files and masks");
-    mounts::mount_proc()?;
-    network::allow_low_ports()?;
+    let proc = Proc::mount(spec.allow_weaker_proc)?;
+    proc.allow_low_ports()?;
     watch.lap("proc");
     control_groups::protect()?;
-    mounts::protect_kernel_files(id_maps::is_root())?;
+    mounts::protect_kernel_files(id_maps::is_root(), proc.is_fresh)?;
     watch.lap("kernel files");
     devices::put(&spec.devices)?;
     watch.lap("devices");
     let mut walls = vec!["userns", "pidns", "mountns", "ipcns", "seccomp", "unix"];
     walls.extend(&network.walls);
-    Ok((walls, network, watch.stop()))
+    if proc.is_fresh {
+        walls.push(PROC);
+    }
+    if nested {
+        walls.push("nested");
+    }
+    Ok((walls, network, proc, watch.stop()))
 }
 
 /// Stage 3. The listeners go out and are closed here, and so is the other end of the command's terminal. The value: whether
@@ -175,6 +183,8 @@ fn hand_over(
 /// has been told.
 fn start_command(
     spec: &Spec,
+    nested: bool,
+    proc: Proc,
     mask: &SigSet,
     netbox: &Channel,
     supervisor: &Channel,
@@ -186,7 +196,7 @@ fn start_command(
         ForkResult::Parent { child } => child,
         ForkResult::Child => {
             drop(ours);
-            become_command(spec, mask, &theirs);
+            become_command(spec, nested, mask, &theirs);
             exit(1)
         }
     };
@@ -205,8 +215,9 @@ fn start_command(
     passed::close(&spec.passed).at(step, "close_range")?;
     loop {
         match ours.next_report().at(step, "the channel to the command")? {
-            Some((Report::Ready(_), _)) => {
-                id_maps::write_nested(child)?;
+            Some((Report::Ready(own), _)) => {
+                let unknown = || Failure::outcome(Step::NestedUserNamespace, "the command's number in `/proc`");
+                id_maps::write_nested(&proc.directory_of(child, &own).ok_or_else(unknown)?)?;
                 ours.order(Order::Mapped).at(Step::NestedUserNamespace, "the channel to the command")?;
             }
             Some((Report::Listener, listener)) => {

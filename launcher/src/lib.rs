@@ -31,6 +31,7 @@ mod mounts;
 mod network;
 mod passed;
 pub mod peer;
+mod proc_mount;
 mod protection;
 mod relay;
 mod resolver_files;
@@ -88,6 +89,11 @@ pub fn descriptor_limit() -> u64 {
 /// nohup(1).
 pub fn is_ignored(signal: i32) -> bool {
     sys::signal::is_ignored(signal)
+}
+
+/// Whether this process is inside a netbox, which supervises its connects.
+pub fn is_nested() -> bool {
+    supervisor::is_supervised()
 }
 
 /// The effective user id of this process.

@@ -7,8 +7,8 @@
 //! 2. [`put_resolver_files`]: `/etc/resolv.conf`, `/etc/hosts`, `/etc/nsswitch.conf` that lead to netbox alone, and
 //!    masks over the sockets of well-known services of the host. The supervisor is the wall (`supervisor`); a mask before it makes
 //!    programs see nothing there at all.
-//! 3. [`mount_proc`]: the pid namespace's own.
-//! 4. [`protect_kernel_files`]: `/sys` read-only; for root also `/proc/sys` and its like.
+//! 3. [`protect_kernel_files`]: `/sys` read-only, and so a `/proc` that is not the sandbox's own (`proc_mount`); for root
+//!    also `/proc/sys` and its like.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -140,20 +140,15 @@ fn bind(source: &Path, target: &Path) -> nix::Result<()> {
     mount(Some(source), target, None::<&OsStr>, MsFlags::MS_BIND, None::<&OsStr>)
 }
 
-/// Mounts the new pid namespace's `/proc` over the old one.
-pub(crate) fn mount_proc() -> Result<(), Failure> {
-    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    mount(Some("proc"), "/proc", Some("proc"), flags, None::<&str>).at(Step::Proc, "`/proc`")
-}
-
 /// Makes the kernel's own files read-only.
 ///
 /// `/sys` for everyone: a user may own control groups there, and leave the run through them. `/proc/sys` and the rest
 /// for root alone, whose uid 0 is the host's: writing `core_pattern` would run a program outside, with no capability
 /// needed. For a user they stay as they are, since a masked `/proc` could not be mounted afresh by a sandbox inside.
-pub(crate) fn protect_kernel_files(root: bool) -> Result<(), Failure> {
+pub(crate) fn protect_kernel_files(root: bool, proc_is_fresh: bool) -> Result<(), Failure> {
     const OF_ROOT: [&str; 5] = ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"];
-    let paths = std::iter::once("/sys").chain(OF_ROOT.into_iter().filter(|_| root));
+    let foreign = (!proc_is_fresh).then_some("/proc");
+    let paths = std::iter::once("/sys").chain(foreign).chain(OF_ROOT.into_iter().filter(|_| root));
     for path in paths {
         let what = format!("`{path}`");
         let flags = MsFlags::MS_BIND | MsFlags::MS_REC;

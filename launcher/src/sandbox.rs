@@ -23,9 +23,10 @@ use crate::init::{self, Channels};
 use crate::message::{Channel, Order, Report};
 use crate::network::Listeners;
 use crate::passed::Passed;
+use crate::proc_mount::PROC;
 use crate::protection::{Protected, Replaced, Watch};
 use crate::relay::{Relay, Relays};
-use crate::supervisor::{AllowedSocket, Judge, Known, Supervision};
+use crate::supervisor::{self, AllowedSocket, Judge, Known, Supervision};
 use crate::sys::{self, Cloned};
 use crate::terminal::{Settings, Terminal};
 
@@ -63,6 +64,7 @@ pub struct Embryo {
     relays: Vec<Relay>,
     terminal: Option<Settings>,
     protected: Vec<Protected>,
+    nested: bool,
     costs: Costs,
 }
 
@@ -79,13 +81,14 @@ impl Embryo {
         sys::signal::set_disposition(Signal::SIGCHLD, false).at(Step::Handshake, "SIGCHLD")?;
         let mut standard = Standard::judge(&spec.protected, spec.interactive)?;
         let passed = Passed::judge(&spec.passed, &spec.protected)?;
+        let nested = supervisor::is_supervised();
         let (channels, theirs) = Channels::pair().at(Step::ControlSocket, "")?;
         let mut watch = Stopwatch::start();
         match sys::clone3(NAMESPACES).at(Step::Namespaces, "")? {
             Cloned::Child => {
                 // First of all: with netbox's end open here, its death would never read as end of file.
                 drop(channels);
-                init::run(spec, standard, passed, theirs)
+                init::run(spec, nested, standard, passed, theirs)
             }
             Cloned::Parent(pid) => {
                 drop(theirs);
@@ -97,7 +100,7 @@ impl Embryo {
                 channels.main.order(Order::Mapped).at(Step::Handshake, "the channel to pid 1")?;
                 watch.lap("namespaces");
                 let (allowed, protected) = (spec.unix_sockets.clone(), spec.protected.clone());
-                Ok(Embryo { init, channels, allowed, relays, terminal, protected, costs: watch.stop() })
+                Ok(Embryo { init, channels, allowed, relays, terminal, protected, nested, costs: watch.stop() })
             }
         }
     }
@@ -132,6 +135,7 @@ impl Embryo {
                     sockets: SocketMaker::new(sockets),
                     allowed: self.allowed,
                     protected: self.protected,
+                    nested: self.nested,
                     watch: None,
                     inside,
                     doors: listeners.doors(),
@@ -188,6 +192,7 @@ pub struct Sandbox {
     sockets: SocketMaker,
     allowed: Vec<AllowedSocket>,
     protected: Vec<Protected>,
+    nested: bool,
     /// From the start on. Behind `init`: it puts right what it finds when nobody is left in the sandbox.
     watch: Option<Watch>,
     /// A socket of the sandbox's network.
@@ -217,6 +222,16 @@ impl Sandbox {
         &self.walls
     }
 
+    /// Whether `/proc` belongs to its pid namespace; else it is the one that was there, as far as that may be.
+    pub fn has_own_proc(&self) -> bool {
+        self.walls.iter().any(|wall| wall == PROC)
+    }
+
+    /// Whether it is inside another netbox, which supervises the connects.
+    pub fn is_nested(&self) -> bool {
+        self.nested
+    }
+
     /// What it took to build them. The command's own user namespace, the system-call filter and the supervision are still to
     /// come, with the start.
     pub fn costs(&self) -> &Costs {
@@ -234,7 +249,7 @@ impl Sandbox {
     }
 
     /// Starts the command, once. Whoever holds the listeners must be accepting by now. `judge` is asked about TCP connects
-    /// until the sandbox is dropped.
+    /// until the sandbox is dropped; not in one that is nested.
     ///
     /// # Errors
     /// The command cannot be supervised, or pid 1 is gone.
@@ -246,8 +261,10 @@ impl Sandbox {
         let handle = sys::process::open(pid).at(Step::Protection, "pidfd_open")?;
         self.watch = Some(Watch::start(&std::mem::take(&mut self.protected), handle)?);
         let (doors, caught_ports) = (std::mem::take(&mut self.doors), std::mem::take(&mut self.caught_ports));
-        let known = Known { allowed, doors, caught_ports };
-        self.supervision = Some(Supervision::start(channel, self.inside.as_fd(), known, judge)?);
+        if !self.nested {
+            let known = Known { allowed, doors, caught_ports };
+            self.supervision = Some(Supervision::start(channel, self.inside.as_fd(), known, judge)?);
+        }
         let foreground = self.terminal.as_mut().is_some_and(Terminal::resume);
         self.channel.order(Order::Go { foreground }).at(Step::Fork, "the channel to pid 1")
     }

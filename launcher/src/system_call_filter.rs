@@ -23,7 +23,7 @@ use std::os::fd::OwnedFd;
 use libc::sock_filter;
 use nix::errno::Errno;
 
-use crate::error::{Failure, Step};
+use crate::error::{At, Failure, Step};
 use crate::sys;
 
 #[cfg(target_arch = "x86_64")]
@@ -70,14 +70,21 @@ const TYPE: u32 = 0xf;
 /// Loads the filter for the calling process and all that it starts. Needs `no_new_privs`. The value is the listener for
 /// the calls that go to the supervisor.
 pub(crate) fn load() -> Result<OwnedFd, Failure> {
-    sys::seccomp::load(&program()).map_err(|errno| {
+    sys::seccomp::load(&program(SUPERVISE)).map_err(|errno| {
         // There is a second filter in force with a listener: the wall is what cannot be put up.
         let step = if errno == Errno::EBUSY { Step::UnixSockets } else { Step::SystemCallFilter };
         Failure::new(step, errno, "")
     })
 }
 
-fn program() -> Vec<sock_filter> {
+/// The same below a netbox that supervises this process. Its filter is in force too, and where this one lets a call pass, the
+/// kernel does what that one says.
+pub(crate) fn load_below_another() -> Result<(), Failure> {
+    sys::seccomp::load_alone(&program(ALLOW)).at(Step::SystemCallFilter, "")
+}
+
+/// `supervise`: what becomes of the calls that are the supervisor's.
+fn program(supervise: sock_filter) -> Vec<sock_filter> {
     let mut p = Program::default();
     p.load(ARCHITECTURE);
     p.unless_equal(NATIVE, &[refuse(Errno::ENOSYS)]);
@@ -90,16 +97,16 @@ fn program() -> Vec<sock_filter> {
         p.if_equal(number as u32, &[refuse(Errno::EPERM)]);
     }
     for number in [libc::SYS_connect, libc::SYS_listen, libc::SYS_landlock_create_ruleset] {
-        p.if_equal(number as u32, &[SUPERVISE]);
+        p.if_equal(number as u32, &[supervise]);
     }
     for (number, resource) in [(libc::SYS_setrlimit, 0), (libc::SYS_prlimit64, 1)] {
         let mut resources = Program::default();
         resources.load(ARGUMENT[resource]);
-        resources.if_equal(libc::RLIMIT_CORE, &[SUPERVISE]);
+        resources.if_equal(libc::RLIMIT_CORE, &[supervise]);
         resources.0.push(ALLOW);
         p.if_equal(number as u32, &resources.0);
     }
-    for (number, datagrams) in [(libc::SYS_socket, refuse(Errno::EACCES)), (libc::SYS_socketpair, SUPERVISE)] {
+    for (number, datagrams) in [(libc::SYS_socket, refuse(Errno::EACCES)), (libc::SYS_socketpair, supervise)] {
         let mut kinds = Program::default();
         kinds.load(ARGUMENT[1]);
         kinds.and(TYPE);
@@ -182,7 +189,10 @@ mod tests {
 
     /// Runs the program on one call, as the kernel would.
     fn verdict(architecture: u32, number: u32, arguments: [u32; 3]) -> u32 {
-        let program = program();
+        run(&program(SUPERVISE), architecture, number, arguments)
+    }
+
+    fn run(program: &[sock_filter], architecture: u32, number: u32, arguments: [u32; 3]) -> u32 {
         let (mut accumulator, mut at) = (0, 0);
         loop {
             let step = &program[at];
@@ -211,6 +221,25 @@ mod tests {
     const TRAP: u32 = libc::SECCOMP_RET_USER_NOTIF;
     fn errno(errno: Errno) -> u32 {
         libc::SECCOMP_RET_ERRNO | errno as u32
+    }
+
+    #[test]
+    fn below_another_netbox_the_same_calls_are_refused_and_none_is_taken_from_its_supervisor() {
+        let below = program(ALLOW);
+        let unix = libc::AF_UNIX as u32;
+        for (call, arguments) in [
+            (libc::SYS_connect, [3, 0, 16]),
+            (libc::SYS_listen, [3, 16, 0]),
+            (libc::SYS_socketpair, [unix, libc::SOCK_DGRAM as u32, 0]),
+            (libc::SYS_setrlimit, [libc::RLIMIT_CORE, 1, 0]),
+            (libc::SYS_socket, [unix, libc::SOCK_DGRAM as u32, 0]),
+            (libc::SYS_io_uring_setup, [0; 3]),
+            (libc::SYS_add_key, [0; 3]),
+        ] {
+            let alone = verdict(NATIVE, call as u32, arguments);
+            let expected = if alone == TRAP { PASS } else { alone };
+            assert_eq!(run(&below, NATIVE, call as u32, arguments), expected, "{call}");
+        }
     }
 
     #[test]

@@ -59,6 +59,13 @@ impl Facts {
     }
 }
 
+/// Whether this host has an address besides loopback. Without one nothing can be reached from it. Where the kernel cannot
+/// be asked, it is taken to have one.
+#[must_use]
+pub fn has_network() -> bool {
+    gather(&[]).map_or(true, |facts| !facts.own.is_empty())
+}
+
 fn gather(listeners: &[SocketAddr]) -> nix::Result<HostFacts> {
     Ok(facts_of(getifaddrs()?.filter_map(|interface| Entry::new(&interface)), listeners))
 }

@@ -42,6 +42,7 @@ mod judged;
 mod judged_http;
 mod meter;
 pub mod metrics;
+mod nesting;
 mod opening;
 mod original_destination;
 mod pace;
@@ -61,6 +62,7 @@ mod turns;
 
 pub use in_force::InForce;
 pub use judged::ANSWERED_PORTS;
+pub use nesting::Outer;
 pub use published::{MakeSocket, Published};
 pub use refuse::sentence;
 pub use serve::{Listeners, serve, serve_until};

@@ -11,9 +11,10 @@ use netbox_config::{Decision, Host, HostName, Mode, Permit, Policy, Port, Reason
 use crate::dial::Dialed;
 use crate::dns::SyntheticTable;
 use crate::flow::{Asked, Flow};
+use crate::nesting::{Answered, Outer};
 use crate::resolve::LookupError;
 use crate::session::Session;
-use crate::socket;
+use crate::{socket, turns};
 
 /// Why there is no connection although there is a permit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,14 +106,17 @@ pub(crate) fn decide(session: &Session, policy: &Policy, target: &Target) -> Dec
     }
 }
 
-/// Looks up the name of a permitted target. A name is data, also here: what DNS would not ask any more is not asked for a
-/// connection either.
+/// A name is data, also here: what DNS would not ask any more is not asked for a connection either.
+fn may_ask(session: &Session, policy: &Policy, name: &HostName) -> Result<turns::Asked, OpenError> {
+    let asked = session.names.asked(policy, name);
+    let is_left = session.names.may_still_ask(asked);
+    is_left.then_some(asked).ok_or_else(|| OpenError::Refused(Refusal::new(Reason::Limit)))
+}
+
+/// Looks up the name of a permitted target.
 async fn look_up(session: &Session, policy: &Policy, name: &HostName) -> Result<Vec<IpAddr>, OpenError> {
+    let asked = may_ask(session, policy, name)?;
     let names = &session.names;
-    let asked = names.asked(policy, name);
-    if !names.may_still_ask(asked) {
-        return Err(OpenError::Refused(Refusal::new(Reason::Limit)));
-    }
     match names.resolver.addresses(name, asked).await {
         Ok(addresses) => {
             names.found(policy, name);
@@ -123,12 +127,32 @@ async fn look_up(session: &Session, policy: &Policy, name: &HostName) -> Result<
     }
 }
 
+/// What may be dialled for a permit. At least one address.
+pub(crate) struct Vetted {
+    addresses: Vec<VettedAddr>,
+    /// By the netbox around this one, which then dials.
+    answered: Option<Answered>,
+}
+
 /// Opens a connection to what is permitted, and notes in the flow where it leads.
 pub(crate) async fn open(session: &Session, flow: &Flow, grant: &Grant) -> Result<Dialed, OpenError> {
+    vet(session, grant).await?.dial(session, flow, &grant.policy).await
+}
+
+/// Finds the addresses of what is permitted, and vets them.
+pub(crate) async fn vet(session: &Session, grant: &Grant) -> Result<Vetted, OpenError> {
     let Grant { policy, permit } = grant;
-    let addresses = match permit.target().host() {
-        Host::Address(address) => vec![*address],
-        Host::Name(name) => look_up(session, policy, name).await?,
+    let (addresses, answered) = match (permit.target().host(), &session.outer) {
+        // Loopback is that of the machine, or sandbox, which this netbox runs on.
+        (Host::Address(address), Some(outer)) if !address.is_loopback() => ask(outer, permit.target()).await?,
+        (Host::Address(address), _) => (vec![*address], None),
+        (Host::Name(name), Some(outer)) => {
+            may_ask(session, policy, name)?;
+            let answered = ask(outer, permit.target()).await?;
+            session.names.found(policy, name);
+            answered
+        }
+        (Host::Name(name), None) => (look_up(session, policy, name).await?, None),
     };
     // After the lookup: the facts must be those of the moment of dialling.
     let facts = session.facts.current();
@@ -143,12 +167,40 @@ pub(crate) async fn open(session: &Session, flow: &Flow, grant: &Grant) -> Resul
     if vetted.is_empty() {
         return Err(refusal.map_or(OpenError::Failed(Reason::DnsNotFound), OpenError::Refused));
     }
-    let dialed = session.dialer.dial(&vetted).await.map_err(|error| OpenError::Failed(error.reason()))?;
-    socket::no_delay(&dialed.stream);
-    socket::keep_alive(&dialed.stream);
-    flow.reached(dialed.address);
-    session.confirm(flow, policy).map_err(OpenError::Refused)?;
-    Ok(dialed)
+    Ok(Vetted { addresses: vetted, answered })
+}
+
+async fn ask(outer: &Outer, target: &Target) -> Result<(Vec<IpAddr>, Option<Answered>), OpenError> {
+    let mut answered = outer.ask(target).await?;
+    Ok((std::mem::take(&mut answered.addresses), Some(answered)))
+}
+
+impl Vetted {
+    /// The addresses.
+    pub(crate) fn addresses(&self) -> &[VettedAddr] {
+        &self.addresses
+    }
+
+    /// Drops those that somebody else does not agree with.
+    pub(crate) fn keep(&mut self, agrees: impl FnMut(&VettedAddr) -> bool) {
+        self.addresses.retain(agrees);
+    }
+
+    /// Connects to one of them, and notes in the flow where it leads. `policy` is the one that vetted.
+    pub(crate) async fn dial(self, session: &Session, flow: &Flow, policy: &Arc<Policy>) -> Result<Dialed, OpenError> {
+        let dialed = match self.answered {
+            Some(answered) => answered.dial(&self.addresses).await?,
+            None => {
+                let dialed = session.dialer.dial(&self.addresses).await;
+                dialed.map_err(|error| OpenError::Failed(error.reason()))?
+            }
+        };
+        socket::no_delay(&dialed.stream);
+        socket::keep_alive(&dialed.stream);
+        flow.reached(dialed.address);
+        session.confirm(flow, policy).map_err(OpenError::Refused)?;
+        Ok(dialed)
+    }
 }
 
 #[cfg(test)]

@@ -49,6 +49,9 @@ pub(crate) async fn refuse(client: Connection, telling: Telling) {
 #[must_use]
 pub fn sentence(target: &str, refusal: &Refusal) -> String {
     let reason = refusal.reason();
+    if refusal.is_by_outer() {
+        return format!("`{target}` is refused by the netbox around this one: {} ({reason})", explanation(reason));
+    }
     match refusal.ceiling() {
         Some(place) => format!("`{target}` is refused: it is outside the ceiling of {place} ({reason})"),
         None => format!("`{target}` is refused: {} ({reason})", explanation(reason)),

@@ -19,6 +19,7 @@ use crate::facts::Facts;
 use crate::first_bytes::FirstBytes;
 use crate::flow::{Flow, Flows, Seen};
 use crate::half_open::HalfOpen;
+use crate::nesting::Outer;
 use crate::pipeline::{self, Grant};
 use crate::quota::Quota;
 
@@ -35,6 +36,8 @@ pub struct Session {
     pub facts: Facts,
     /// How connections are made.
     pub dialer: Arc<dyn Dialer>,
+    /// The netbox that this one is inside of, which then makes the connections.
+    pub outer: Option<Outer>,
     /// Deadlines and bounds.
     pub limits: Limits,
     /// Who opened the connections that are still to be judged.
@@ -125,6 +128,7 @@ impl Session {
             events,
             facts,
             dialer: Arc::new(HappyEyeballs),
+            outer: None,
             limits: Limits::default(),
             callers: Callers::default(),
             caught_ports: None,

@@ -16,7 +16,7 @@ pub use events::EventDestination;
 pub use learn::LearnArguments;
 pub use policy::{PolicyArguments, ProjectArguments, TrustArguments, UntrustArguments};
 pub use ports::{HostPortArgument, PublishArgument};
-pub use run::{ProxyEnvironment, RunArguments};
+pub use run::{ProxyEnvironment, RunArguments, Weaker};
 pub use serve::{ServeArguments, unix_path};
 pub use setting::Setting;
 

@@ -81,6 +81,14 @@ pub struct RunArguments {
     #[arg(long, value_name = "unix:PATH", value_parser = unix_path)]
     pub via: Option<PathBuf>,
 
+    /// Run although this wall cannot be put up here: `proc`, a `/proc` of the sandbox's own
+    ///
+    /// Repeatable. For containers that mask parts of `/proc`, so that the kernel mounts no fresh one. The command then sees
+    /// the processes around it, by name and command line, and nothing else of them; its `/proc` is read-only. Where the
+    /// wall can be put up, it is. Also from NETBOX_ALLOW_WEAKER.
+    #[arg(long, value_name = "proc")]
+    pub allow_weaker: Vec<Weaker>,
+
     /// End the command after this time, such as `90s`, `5m`, `1h30m` or `500ms`: TERM, after five seconds KILL; exit code 124
     #[arg(long, value_name = "DURATION", value_parser = netbox_config::parse_duration)]
     pub timeout: Option<Duration>,
@@ -122,6 +130,12 @@ fn passed_descriptor(text: &str) -> Result<i32, String> {
         Some(number) => Ok(number),
         None => Err("write the number of an open descriptor, as in `3`".into()),
     }
+}
+
+/// A wall that may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Weaker {
+    Proc,
 }
 
 /// Which proxy variables the command sees.

@@ -27,7 +27,7 @@ use crate::cli::ServeArguments;
 use crate::event_sink::{self, EventSink};
 use crate::policy::{self, Asking, Effective};
 use crate::say::{self, Voice};
-use crate::{FAILED, USAGE, session, summary};
+use crate::{FAILED, USAGE, outer, session, summary};
 
 use control::Control;
 use grants::Grants;
@@ -129,8 +129,10 @@ async fn serve_on(
         (signal(SignalKind::interrupt()).map_err(failed)?, signal(SignalKind::terminate()).map_err(failed)?);
     let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
     let addresses: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-    let mut session =
-        Session::new(Arc::new(session::names(Arc::clone(policy))), events.clone(), Facts::new(addresses.clone()));
+    let outer = netbox_launcher::is_nested().then(outer::around);
+    let own = [addresses.clone(), outer::doors(outer)].concat();
+    let mut session = Session::new(Arc::new(session::names(Arc::clone(policy))), events.clone(), Facts::new(own));
+    session.outer = outer;
     // Its clients live on, so what is open when it ends is ended.
     session.limits.delivery = Duration::ZERO;
     session.limits = session.limits.with_room_for(usize::MAX, netbox_launcher::descriptor_limit());

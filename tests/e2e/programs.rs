@@ -70,6 +70,9 @@ pub const SCRIPT: Program = Program { name: "script", package: "bsdutils" };
 /// See `Program`.
 pub const UNSHARE: Program = Program { name: "unshare", package: "util-linux" };
 
+/// See `Program`.
+pub const SETPRIV: Program = Program { name: "setpriv", package: "util-linux" };
+
 const OWN: &[(&str, &str)] = &[
     ("probe.py", include_str!("programs/probe.py")),
     ("fetch.py", include_str!("programs/fetch.py")),

@@ -6,6 +6,7 @@ mod automounts;
 mod bad_policy_files;
 mod ceilings;
 mod check;
+mod containers;
 mod derived;
 mod descriptors;
 mod devices;
@@ -21,6 +22,7 @@ mod inside;
 mod learn;
 mod lookups;
 mod modes;
+mod nested;
 mod next_run;
 mod platforms;
 mod policy;
@@ -75,6 +77,8 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         escape::kernel::TESTS,
         escape::mounts::TESTS,
         escape::root::TESTS,
+        nested::TESTS,
+        containers::TESTS,
         next_run::TESTS,
         automounts::TESTS,
         trust::TESTS,

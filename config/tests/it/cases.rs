@@ -16,7 +16,7 @@ use crate::FLAG;
 const LEFT: [(&str, &str); 4] = [
     ("C047", "trust: `the_command_cannot_widen_the_next_run`, end to end"),
     ("C050", "trust: `a_file_that_is_swapped_all_the_time_never_counts`, end to end"),
-    ("C051", "nesting"),
+    ("C051", "nested: `c051_the_inner_one_widens_nothing`, end to end"),
     ("C052", "the service's reload"),
 ];
 

@@ -12,9 +12,6 @@ pub(crate) mod log;
 pub(crate) mod netlink;
 mod self_test;
 
-use std::fs::File;
-use std::io::Write;
-
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 pub(crate) use interfaces::{ADDRESS4, ADDRESS6};
@@ -23,7 +20,7 @@ pub use local_routes::MAX_CAUGHT_PORTS;
 pub use log::read_refused;
 
 use crate::costs::Stopwatch;
-use crate::error::{At, Failure, Step};
+use crate::error::Failure;
 use listeners::Capture;
 
 /// The sandbox's network, standing and proved.
@@ -69,14 +66,4 @@ pub(crate) fn set_up(
 /// system-call filter of a container: then programs inside have none either.
 fn has_sockets6() -> bool {
     socket(AddressFamily::Inet6, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).is_ok()
-}
-
-/// Lets programs inside bind ports below 1024: they are the sandbox's own.
-///
-/// Needs the fresh `/proc`: in a container the old one's `sys` is often read-only.
-pub(crate) fn allow_low_ports() -> Result<(), Failure> {
-    let path = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
-    // Only what is there: in an odd `/proc` nothing is to be made.
-    let write = |mut file: File| file.write_all(b"0");
-    File::options().write(true).open(path).and_then(write).at(Step::LowPorts, path)
 }

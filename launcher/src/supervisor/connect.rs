@@ -35,6 +35,9 @@ impl Supervisor {
         if bytes == proof::QUESTION {
             return Err(proof::ANSWER);
         }
+        if bytes == proof::WALL {
+            return self.walls.raise(target.thread(), || notification.is_waiting()).and(Err(proof::ANSWER));
+        }
         let network = self.networks.of(socket.as_fd());
         if network == Network::Outside {
             return Err(Errno::EACCES);
@@ -95,9 +98,14 @@ impl Supervisor {
         let stat = fstat(&file)?;
         let inode = Inode::of(&stat);
         // Nobody can listen on any other kind of file; the kernel knows with what error that fails.
-        if is_socket(&stat) && !self.inodes.contains(inode) {
+        if is_socket(&stat) {
             // Programs take the one for a wall, and the other for a file that somebody left behind.
-            return Err(if self.host.listens_on(inode) { Errno::EACCES } else { Errno::ECONNREFUSED });
+            match self.inodes.may_reach(inode, &self.walls.around(target.thread())?) {
+                Some(true) => {}
+                Some(false) => return Err(Errno::EACCES),
+                None if self.host.listens_on(inode) => return Err(Errno::EACCES),
+                None => return Err(Errno::ECONNREFUSED),
+            }
         }
         // A refusal says nothing about the place in the set: a client may come between a server's trapped `listen` and the
         // kernel's.

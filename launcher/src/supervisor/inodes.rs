@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 
+use super::walls::{self, Within};
 use crate::inode::{Inode, kind};
 
 /// How many sockets of the sandbox are known at once. Each costs a descriptor. Further ones cannot be connected to.
@@ -64,9 +65,16 @@ pub(super) struct Inodes {
 
 #[derive(Default)]
 struct Own {
-    pins: HashMap<Inode, Arc<OwnedFd>>,
+    pins: HashMap<Inode, Pin>,
     /// So many are enough to look.
     many: usize,
+}
+
+#[derive(Clone)]
+struct Pin {
+    handle: Arc<OwnedFd>,
+    /// Where it was made.
+    within: Arc<Within>,
 }
 
 impl Inodes {
@@ -75,8 +83,8 @@ impl Inodes {
         Self { allowed, own: Mutex::default(), capacity: CAPACITY.min(descriptors / 4) }
     }
 
-    /// Adds the file that a socket of the sandbox, which is about to listen, is bound to.
-    pub(super) fn learn(&self, handle: OwnedFd) {
+    /// Adds the file that a socket of the sandbox, which is about to listen behind these walls, is bound to.
+    pub(super) fn learn(&self, handle: OwnedFd, within: Within) {
         let Ok(stat) = fstat(handle.as_fd()) else { return };
         let crowd = {
             let mut own = self.own();
@@ -87,7 +95,7 @@ impl Inodes {
             is_crowded.then(|| own.pins.clone())
         };
         // Without the lock: asking a file system of the sandbox's own may take as long as that likes.
-        for (inode, handle) in crowd.into_iter().flatten() {
+        for (inode, Pin { handle, .. }) in crowd.into_iter().flatten() {
             // Those without a name left can be reached by nobody but through a descriptor of the file.
             if !fstat(handle.as_fd()).is_ok_and(|stat| stat.st_nlink > 0) {
                 self.forget(inode);
@@ -95,7 +103,8 @@ impl Inodes {
         }
         let mut own = self.own();
         if own.pins.len() < self.capacity {
-            own.pins.entry(Inode::of(&stat)).or_insert(Arc::new(handle));
+            let pin = Pin { handle: Arc::new(handle), within: Arc::new(within) };
+            own.pins.entry(Inode::of(&stat)).or_insert(pin);
         }
     }
 
@@ -104,9 +113,12 @@ impl Inodes {
         self.own().pins.remove(&inode);
     }
 
-    /// Whether the sandbox may connect to what has this inode.
-    pub(super) fn contains(&self, inode: Inode) -> bool {
-        self.own().pins.contains_key(&inode) || self.allowed.iter().any(|socket| socket.inode == inode)
+    /// Whether who is behind these walls may connect to what has this inode. `None`: it is neither the sandbox's nor allowed.
+    pub(super) fn may_reach(&self, inode: Inode, caller: &[u64]) -> Option<bool> {
+        match self.own().pins.get(&inode) {
+            Some(pin) => Some(walls::admit(caller, &pin.within)),
+            None => self.allowed.iter().any(|socket| socket.inode == inode).then_some(caller.is_empty()),
+        }
     }
 
     fn own(&self) -> MutexGuard<'_, Own> {
@@ -134,11 +146,25 @@ mod tests {
         let (path, link, other) = (folder.path().join("own"), folder.path().join("link"), folder.path().join("other"));
         let (_own, _other) = (UnixListener::bind(&path).unwrap(), UnixListener::bind(&other).unwrap());
         let inodes = Inodes::new(Vec::new(), 1024);
-        assert!(!inodes.contains(inode(&path)));
-        inodes.learn(handle(&path));
+        assert!(inodes.may_reach(inode(&path), &[]).is_none());
+        inodes.learn(handle(&path), [].into());
         fs::hard_link(&path, &link).unwrap();
-        assert!(inodes.contains(inode(&path)) && inodes.contains(inode(&link)));
-        assert!(!inodes.contains(inode(&other)));
+        assert!(inodes.may_reach(inode(&path), &[]).is_some() && inodes.may_reach(inode(&link), &[]).is_some());
+        assert!(inodes.may_reach(inode(&other), &[]).is_none());
+    }
+
+    #[test]
+    fn who_is_behind_a_wall_reaches_what_was_made_there_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let [own, around, host] = ["own", "around", "host"].map(|name| folder.path().join(name));
+        let _listeners = [&own, &around, &host].map(|path| UnixListener::bind(path).unwrap());
+        let inodes = Inodes::new(vec![AllowedSocket::open(&host).unwrap()], 1024);
+        inodes.learn(handle(&own), [7].into());
+        inodes.learn(handle(&around), [].into());
+        for path in [&own, &around, &host] {
+            assert_eq!(inodes.may_reach(inode(path), &[]), Some(true));
+            assert_eq!(inodes.may_reach(inode(path), &[7]), Some(path == &own));
+        }
     }
 
     #[test]
@@ -151,11 +177,13 @@ mod tests {
         };
         let inodes = Inodes::new(Vec::new(), 4 * 20);
         let files: Vec<_> = (0..21).map(file).collect();
-        files.iter().for_each(|file| inodes.learn(handle(file)));
-        assert!(inodes.contains(inode(&files[19])) && !inodes.contains(inode(&files[20])));
+        files.iter().for_each(|file| inodes.learn(handle(file), [].into()));
+        assert!(
+            inodes.may_reach(inode(&files[19]), &[]).is_some() && inodes.may_reach(inode(&files[20]), &[]).is_none()
+        );
         fs::remove_file(&files[0]).unwrap();
-        inodes.learn(handle(&files[20]));
-        assert!(inodes.contains(inode(&files[20])));
+        inodes.learn(handle(&files[20]), [].into());
+        assert!(inodes.may_reach(inode(&files[20]), &[]).is_some());
     }
 
     #[test]
@@ -167,7 +195,7 @@ mod tests {
         let inodes = Inodes::new(vec![AllowedSocket::open(&path).unwrap()], 1024);
         fs::remove_file(&path).unwrap();
         let _second = UnixListener::bind(&path).unwrap();
-        assert!(inodes.contains(first) && !inodes.contains(inode(&path)));
+        assert!(inodes.may_reach(first, &[]).is_some() && inodes.may_reach(inode(&path), &[]).is_none());
         assert_eq!(AllowedSocket::open(folder.path()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 }

@@ -15,8 +15,9 @@ impl Supervisor {
             // A socket that came from outside is bound to a file of the host.
             if is_unix && self.networks.of(socket.as_fd()) != Network::Outside {
                 let file = sys::socket::bound_file(socket.as_fd())?;
+                let within = self.walls.around(target.thread())?;
                 if notification.is_waiting() {
-                    self.inodes.learn(file);
+                    self.inodes.learn(file, within);
                 }
             }
             Ok(())

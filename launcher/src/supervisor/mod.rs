@@ -33,7 +33,8 @@
 //!
 //! What a program can notice: a connection's peer sees pid 0 in SO_PEERCRED; a connect that waits is interrupted by
 //! signals that kill and no other; a pair of datagram sockets reads end of file when one end is closed. One such filter
-//! can be in force for a process: a second one, as of a netbox inside a netbox, is refused by the kernel (EBUSY).
+//! can be in force for a process: a second one is refused by the kernel (EBUSY). So a netbox inside a netbox has none; the
+//! one around it supervises all that is inside, and keeps the two apart ([`walls`]).
 //!
 //! If netbox dies, so does the sandbox; in between, the calls fail with ENOSYS. A call that netbox cannot understand, or
 //! has no thread left for, fails too. [`pool`] has the threads.
@@ -59,6 +60,7 @@ mod pool;
 mod proof;
 mod resolve;
 mod target;
+mod walls;
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -72,7 +74,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 pub use caller::{Caller, Identity};
 pub use inodes::AllowedSocket;
 pub use judge::{Judge, Made};
-pub(crate) use proof::prove;
+pub(crate) use proof::{ask_for_a_wall, is_supervised, prove};
 
 use crate::error::{At, Failure, Step};
 use crate::message::{Channel, Report};
@@ -81,11 +83,13 @@ use inodes::Inodes;
 use notification::{Listener, Notification};
 use pool::Pool;
 use target::Target;
+use walls::Walls;
 
 /// What the answers are made from.
 struct Supervisor {
     networks: Networks,
     inodes: Inodes,
+    walls: Walls,
     host: host::Sockets,
     pairs: Mutex<Channel>,
     judge: Box<Judge>,
@@ -163,7 +167,8 @@ impl Supervision {
                 let pairs = Mutex::new(channel);
                 let inodes = Inodes::new(allowed, descriptors);
                 let host = host::Sockets::default();
-                let supervisor = Supervisor { networks, inodes, host, pairs, judge, doors, caught_ports };
+                let walls = Walls::default();
+                let supervisor = Supervisor { networks, inodes, walls, host, pairs, judge, doors, caught_ports };
                 waiting.run(Arc::new((Listener::new(listener), supervisor)));
             }
         };

@@ -1,6 +1,6 @@
 //! A process by handle (pidfd_open(2)): unlike its number, the handle never comes to mean another one.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::unistd::Pid;
@@ -9,6 +9,17 @@ use nix::unistd::Pid;
 pub(crate) fn open(child: Pid) -> nix::Result<OwnedFd> {
     // SAFETY: no pointers; the result is a new descriptor, close-on-exec, that nothing else owns.
     unsafe { Ok(OwnedFd::from_raw_fd(Errno::result(libc::syscall(libc::SYS_pidfd_open, child.as_raw(), 0))? as RawFd)) }
+}
+
+/// The user namespace above this one (ioctl_nsfs(2), NS_GET_PARENT).
+///
+/// # Errors
+/// `EPERM`: there is none that this process can see.
+pub(crate) fn parent_namespace(namespace: BorrowedFd) -> nix::Result<OwnedFd> {
+    /// `linux/nsfs.h`.
+    const NS_GET_PARENT: libc::Ioctl = 0xb702;
+    // SAFETY: no pointers; the result is a new descriptor, close-on-exec, that nothing else owns.
+    unsafe { Ok(OwnedFd::from_raw_fd(Errno::result(libc::ioctl(namespace.as_raw_fd(), NS_GET_PARENT))?)) }
 }
 
 /// Sends SIGKILL (pidfd_send_signal(2)).

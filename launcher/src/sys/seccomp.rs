@@ -36,21 +36,25 @@ pub(crate) enum Answer {
 /// # Errors
 /// `EBUSY`: a filter with a listener is in force already, and there can be one only.
 pub(crate) fn load(program: &[libc::sock_filter]) -> nix::Result<OwnedFd> {
-    // A program has at most BPF_MAXINSNS, 4096, instructions; the kernel refuses longer ones.
-    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
-    let load = |flags: libc::c_ulong| {
-        // SAFETY: `program` and the instructions that it points to outlive the call, and the kernel only reads them.
-        Errno::result(unsafe {
-            libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program)
-        })
-    };
     let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
-    let number = match load(listener | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) {
-        Err(Errno::EINVAL) => load(listener)?,
+    let number = match set_filter(program, listener | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) {
+        Err(Errno::EINVAL) => set_filter(program, listener)?,
         other => other?,
     };
     // SAFETY: the kernel has just made this descriptor for us, close-on-exec; nothing else knows its number.
     Ok(unsafe { OwnedFd::from_raw_fd(number as RawFd) })
+}
+
+/// The same, with a filter that traps nothing, and so without a listener.
+pub(crate) fn load_alone(program: &[libc::sock_filter]) -> nix::Result<()> {
+    set_filter(program, 0).map(drop)
+}
+
+fn set_filter(program: &[libc::sock_filter], flags: libc::c_ulong) -> nix::Result<libc::c_long> {
+    // A program has at most BPF_MAXINSNS, 4096, instructions; the kernel refuses longer ones.
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    // SAFETY: `program` and the instructions that it points to outlive the call, and the kernel only reads them.
+    Errno::result(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) })
 }
 
 /// Waits for the next call.

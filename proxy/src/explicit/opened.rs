@@ -9,10 +9,18 @@ use crate::callers::Origin;
 use crate::dial::Dialed;
 use crate::flow::{Asked, Flow};
 use crate::judged::Judged;
-use crate::pipeline::{self, Grant, OpenError};
+use crate::pipeline::{self, Grant, OpenError, Vetted};
 use crate::record::Record;
 use crate::session::Session;
 use crate::socket::Connection;
+
+/// What was asked for is permitted, and nothing dialled yet.
+pub(crate) struct Permitted {
+    target: Target,
+    grant: Grant,
+    record: Record,
+    pub(crate) vetted: Vetted,
+}
 
 /// A connection to what was asked for.
 pub(crate) struct Opened {
@@ -40,6 +48,18 @@ pub(crate) async fn open(
     port: Port,
     via: Via,
 ) -> Result<Opened, Shut> {
+    judge(session, origin, flow, host, port, via).await?.dial(session, flow).await
+}
+
+/// Judges, looks up and vets.
+pub(crate) async fn judge(
+    session: &Session,
+    origin: &Origin,
+    flow: &Arc<Flow>,
+    host: Host,
+    port: Port,
+    via: Via,
+) -> Result<Permitted, Shut> {
     let since = Instant::now();
     let target = pipeline::target(session, host, port, via);
     let grant = match pipeline::admit(session, flow, &Asked::Target(target.clone())) {
@@ -49,21 +69,43 @@ pub(crate) async fn open(
             return Err(Shut::Refused(target, refusal));
         }
     };
-    let mut record = Record::permitted(&session.events, origin, flow, &grant.permit, since);
-    match pipeline::open(session, flow, &grant).await {
-        Ok(upstream) => Ok(Opened { target, grant, record, upstream }),
-        Err(OpenError::Refused(refusal)) => {
+    let record = Record::permitted(&session.events, origin, flow, &grant.permit, since);
+    match pipeline::vet(session, &grant).await {
+        Ok(vetted) => Ok(Permitted { target, grant, record, vetted }),
+        Err(error) => Err(shut(record, target, error)),
+    }
+}
+
+fn shut(mut record: Record, target: Target, error: OpenError) -> Shut {
+    match error {
+        OpenError::Refused(refusal) => {
             record.refuse(&refusal);
-            Err(Shut::Refused(target, refusal))
+            Shut::Refused(target, refusal)
         }
-        Err(OpenError::Failed(reason)) => {
+        OpenError::Failed(reason) => {
             record.fail(reason);
-            Err(Shut::Failed(target, reason))
+            Shut::Failed(target, reason)
+        }
+    }
+}
+
+impl Permitted {
+    /// Dials.
+    pub(crate) async fn dial(self, session: &Session, flow: &Arc<Flow>) -> Result<Opened, Shut> {
+        let Self { target, grant, record, vetted } = self;
+        match vetted.dial(session, flow, &grant.policy).await {
+            Ok(upstream) => Ok(Opened { target, grant, record, upstream }),
+            Err(error) => Err(shut(record, target, error)),
         }
     }
 }
 
 impl Opened {
+    /// What was dialled.
+    pub(crate) fn upstream(&self) -> &Dialed {
+        &self.upstream
+    }
+
     /// Carries what the client sends from now on. It has been told that it may.
     pub(crate) async fn carry(self, session: Arc<Session>, client: Connection, flow: Arc<Flow>) {
         let Self { target, grant, record, upstream } = self;

@@ -17,6 +17,8 @@ pub(crate) struct Answer {
     error: &'static str,
     /// Whether it asks for a token.
     challenges: bool,
+    /// The `details` of `Proxy-Status` (RFC 9209 §2.1.4): the reason's word.
+    details: Option<Reason>,
     text: String,
 }
 
@@ -25,11 +27,16 @@ const CHALLENGES: &str =
     "Proxy-Authenticate: Basic realm=\"netbox\", charset=\"UTF-8\"\r\nProxy-Authenticate: Bearer realm=\"netbox\"\r\n";
 
 impl Answer {
+    /// The same, with the reason where a program finds it.
+    pub(crate) fn with_details(self, reason: Reason) -> Self {
+        Self { details: Some(reason), ..self }
+    }
+
     /// What the policy refuses: 403.
     pub(crate) fn refused(target: &Target, refusal: &Refusal) -> Self {
         let mut text = format!("netbox: {}\n", sentence(&target.to_string(), refusal));
         // Writing to a string does not fail, here and below.
-        if let Some(rule) = refusal.rule().filter(|_| refusal.ceiling().is_none()) {
+        if let Some(rule) = refusal.rule().filter(|_| refusal.ceiling().is_none() && !refusal.is_by_outer()) {
             let _ = writeln!(text, "rule: {} ({})", rule.text, rule.source);
         }
         if let Some(near) = refusal.near_miss() {
@@ -38,7 +45,7 @@ impl Answer {
         if let Some(hint) = refusal.hint(target) {
             let _ = writeln!(text, "hint: `--allow {hint}` would allow it");
         }
-        Self { status: "403 Forbidden", error: "http_request_denied", challenges: false, text }
+        Self { status: "403 Forbidden", error: "http_request_denied", challenges: false, details: None, text }
     }
 
     /// What is permitted and cannot be reached: 502, or 504 where time ran out.
@@ -50,13 +57,19 @@ impl Answer {
             Reason::Timeout => ("504 Gateway Timeout", "connection_timeout"),
             _ => (BAD_GATEWAY, "proxy_internal_error"),
         };
-        Self { status, error, challenges: false, text: format!("netbox: {}\n", failure(&target.to_string(), reason)) }
+        Self {
+            status,
+            error,
+            challenges: false,
+            details: None,
+            text: format!("netbox: {}\n", failure(&target.to_string(), reason)),
+        }
     }
 
     /// What is permitted and was sent, and got no response that could be passed on: 502.
     pub(crate) fn unanswered(target: &Target) -> Self {
         let text = format!("netbox: `{target}` is allowed, and gave no whole and well-formed response\n");
-        Self { status: BAD_GATEWAY, error: "http_response_incomplete", challenges: false, text }
+        Self { status: BAD_GATEWAY, error: "http_response_incomplete", challenges: false, details: None, text }
     }
 
     /// What cannot be parsed, or not in one way only: 400, 431 or 501.
@@ -70,6 +83,7 @@ impl Answer {
             status,
             error: "http_request_error",
             challenges: false,
+            details: None,
             text: format!("netbox: the request is refused: {error}\n"),
         }
     }
@@ -79,13 +93,13 @@ impl Answer {
         let text = "netbox: nobody is let in here without a token (unauthenticated)\n\
                     hint: give it as the password of the proxy: `http://netbox:TOKEN@HOST:PORT`\n";
         let status = "407 Proxy Authentication Required";
-        Self { status, error: "http_request_denied", challenges: true, text: text.to_owned() }
+        Self { status, error: "http_request_denied", challenges: true, details: None, text: text.to_owned() }
     }
 
     /// What has proved its role, which has as many connections as it may have: 403.
     pub(crate) fn full() -> Self {
         let text = "netbox: the role has as many connections as it may have (limit)\n".to_owned();
-        Self { status: "403 Forbidden", error: "http_request_denied", challenges: false, text }
+        Self { status: "403 Forbidden", error: "http_request_denied", challenges: false, details: None, text }
     }
 
     /// Whether it asks for a token, with which the same client may come again.
@@ -104,9 +118,10 @@ impl Answer {
     }
 
     fn written(&self, method: Option<&str>, connection: &str) -> Vec<u8> {
+        let details = self.details.map(|reason| format!("; details=\"{reason}\"")).unwrap_or_default();
         let mut out = format!(
             "HTTP/1.1 {}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
-             Proxy-Status: netbox; error={}\r\n{}Connection: {connection}\r\n\r\n",
+             Proxy-Status: netbox; error={}{details}\r\n{}Connection: {connection}\r\n\r\n",
             self.status,
             self.text.len(),
             self.error,

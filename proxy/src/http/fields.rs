@@ -77,6 +77,12 @@ impl Fields {
         self.0.iter().filter(move |field| field.is(name)).map(|field| &field.value[..])
     }
 
+    /// The value of a field of this name that is there once, given in lower case.
+    pub(crate) fn only(&self, name: &str) -> Option<&[u8]> {
+        let mut found = self.0.iter().filter(|field| field.is(name));
+        found.next().filter(|_| found.next().is_none()).map(|field| &field.value[..])
+    }
+
     /// The elements of a comma-separated list, over all fields of this name (RFC 9110 §5.6.1), without empty ones.
     pub(crate) fn list<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         self.all(name).flat_map(|value| value.split(|b| *b == b',')).map(<[u8]>::trim_ascii).filter(|e| !e.is_empty())

@@ -74,6 +74,11 @@ impl RequestHead {
         })
     }
 
+    /// Whether the request has a field of this name, given in lower case.
+    pub(crate) fn says(&self, name: &str) -> bool {
+        self.fields.only(name).is_some()
+    }
+
     /// Whether the client wants to go on using the connection (RFC 9112 §9.3).
     pub(crate) fn wants_to_persist(&self) -> bool {
         match self.version {

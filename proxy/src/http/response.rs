@@ -41,6 +41,11 @@ impl ResponseHead {
         })
     }
 
+    /// The value of a field that is there once.
+    pub(crate) fn only(&self, name: &str) -> Option<&[u8]> {
+        self.fields.only(name)
+    }
+
     /// Whether the final response is still to come (RFC 9110 §15.2). 101 is final: no HTTP follows it.
     pub(crate) fn is_interim(&self) -> bool {
         self.status < 200 && self.status != 101

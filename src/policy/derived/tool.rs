@@ -31,13 +31,14 @@ const PATIENCE: &str = "30s";
 /// More of what it prints, and of what netbox tells of it, is not read.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Variables that every tool gets: who the user is, what netbox is to protect from it, and which certificates count.
-const VARIABLES: [&str; 15] = [
+/// Variables that every tool gets: who the user is, what netbox is to protect from it and how, and which certificates count.
+const VARIABLES: [&str; 16] = [
     "CURL_CA_BUNDLE",
     "HOME",
     "LANG",
     "LC_ALL",
     "LOGNAME",
+    "NETBOX_ALLOW_WEAKER",
     "NODE_EXTRA_CA_CERTS",
     "REQUESTS_CA_BUNDLE",
     "SSL_CERT_DIR",

@@ -42,6 +42,6 @@ fn works(world: &World, flags: &[&str], prepare: impl Fn(&PathBuf), words: &[&st
 fn nothing(_: &PathBuf) {}
 
 /// The line with which the tests' web server greets, but for the number of the request.
-fn greeting(host: &Host) -> String {
+pub(super) fn greeting(host: &Host) -> String {
     format!("hello {} GET / body=0", host.name)
 }

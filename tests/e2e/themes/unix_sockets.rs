@@ -42,7 +42,6 @@ tests![
     a_run_ends_although_connects_wait needs [PYTHON],
     with_every_thread_waiting_a_further_connect_fails_and_tcp_goes_on needs [PYTHON],
     a_file_system_that_hangs_holds_up_who_asks_it_alone needs [PYTHON],
-    a_netbox_inside_a_netbox_does_not_run needs [],
     the_wall_is_named needs [],
 ];
 
@@ -410,17 +409,6 @@ fn a_file_system_that_hangs_holds_up_who_asks_it_alone(world: &World) {
 }
 
 /// The kernel has room for one supervisor, and without one the command does not run.
-fn a_netbox_inside_a_netbox_does_not_run(world: &World) {
-    let inner = [text(&world.identity.netbox), "run", "--allow", "other.example.com", "--", "echo", "it ran"];
-    world.bare().exec(&inner).exits_with(0).says("it ran");
-    let outcome = world.netbox(&FLAGS).exec(&inner);
-    outcome.exits_with(125).does_not_say("it ran");
-    // As real root it fails before that, at a fresh `/proc`.
-    if !world.identity.real_root {
-        outcome.complains("cannot supervise connects").complains("inside a netbox");
-    }
-}
-
 fn the_wall_is_named(world: &World) {
     let outcome = world.netbox(&FLAGS).exec(&["true"]);
     let walls = outcome.event("start")["walls"].to_string();

@@ -180,6 +180,17 @@ impl World {
         client
     }
 
+    /// An address at which one connection finds the explicit listener.
+    pub async fn explicit_at(&mut self) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, session) = (listener.local_addr().unwrap(), Arc::clone(&self.session));
+        self.connections.push(tokio::spawn(async move {
+            let (accepted, _) = listener.accept().await.unwrap();
+            explicit::handle(session, None, accepted).await;
+        }));
+        address
+    }
+
     /// Waits until every connection has ended, and gives the events that were written.
     pub async fn events(mut self) -> Vec<Value> {
         for connection in self.connections.drain(..) {
