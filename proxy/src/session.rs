@@ -18,7 +18,7 @@ use crate::events::{DecisionEvent, Events, Process};
 use crate::facts::Facts;
 use crate::first_bytes::FirstBytes;
 use crate::flow::{Flow, Flows, Seen};
-use crate::half_open::HalfOpen;
+use crate::half_open::{self, HalfOpen};
 use crate::nesting::Outer;
 use crate::pipeline::{self, Grant};
 use crate::quota::Quota;
@@ -99,10 +99,9 @@ impl Default for Limits {
     }
 }
 
-/// The most connections that may be half open, whatever the descriptors: each of them may hold a head of 64 KiB, and 256 MiB
-/// are what all of them hold together. One that is not half open holds what it could not write yet, which is some 100 KiB at
-/// the most, and an idle one nothing.
-const MOST_HALF_OPEN: usize = 4096;
+/// The most connections that may be half open, whatever the descriptors: as many as of all sandboxes together. One that is
+/// not half open holds what it could not write yet, which is some 100 KiB at the most, and an idle one nothing.
+const MOST_HALF_OPEN: usize = half_open::MOST_IN_ALL;
 
 /// Descriptors that are left for everything that is no connection: listeners, events, pipes, lookups.
 const SPARE_DESCRIPTORS: u64 = 200;
