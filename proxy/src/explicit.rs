@@ -18,6 +18,7 @@ mod opened;
 mod requests;
 pub(crate) mod socks5;
 
+use std::io;
 use std::sync::Arc;
 
 use netbox_config::{Reason, Via};
@@ -30,6 +31,8 @@ use crate::first_bytes::is_token;
 use crate::service::credentials::Entrance;
 use crate::session::Session;
 use crate::socket::{self, Connection};
+use crate::stream::Stream;
+use crate::tls::{Identity, TlsStream};
 
 /// The most of a malformed target that events get to see.
 const MAX_EXCERPT: usize = 512;
@@ -51,6 +54,12 @@ pub(crate) fn handle(
     let (origin, flow) = (Origin::at_listener(&session.callers, &stream), session.enter());
     let mut client = Connection::of_client(&session, stream, origin, Arc::clone(&flow));
     async move {
+        if let Some(identity) = entrance.as_ref().and_then(|entrance| entrance.tls.as_ref()) {
+            client = match behind_tls(&session, client, identity).await {
+                Some(client) => client,
+                None => return,
+            };
+        }
         let token = entrance.as_ref().and_then(|entrance| entrance.token.as_ref());
         let first = tokio::select! {
             biased;
@@ -79,6 +88,26 @@ pub(crate) fn handle(
             }
         }
     }
+}
+
+/// The same connection behind TLS. `None`: there was no handshake, or none in time. That counts as half a head.
+async fn behind_tls(session: &Session, client: Connection, identity: &Identity) -> Option<Connection> {
+    let Connection { stream: Stream::Plain(socket), .. } = client else { return None };
+    let shaken = timeout(session.limits.first_bytes, TlsStream::accept(socket, identity));
+    let shaken = tokio::select! {
+        biased;
+        shaken = session.while_half_open(shaken) => shaken,
+        () = session.drained() => None,
+    };
+    match shaken {
+        Some(Ok(Ok(stream))) => return Some(Connection { stream: Stream::Tls(Box::new(stream)), ..client }),
+        Some(Ok(Err(error))) if error.kind() == io::ErrorKind::InvalidData => {
+            refused(session, &client.origin, Via::Http, b"", Reason::Malformed);
+        }
+        // Nothing was asked for.
+        _ => {}
+    }
+    None
 }
 
 /// The first bytes of SOCKS4, and of a TLS record with a handshake.

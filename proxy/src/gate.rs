@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use netbox_config::{Reason, Refusal};
-use tokio::net::TcpStream;
 
 use crate::agreement::Agreement;
 use crate::first_bytes::{FirstBytes, Line};
@@ -15,6 +14,7 @@ use crate::pipeline::Grant;
 use crate::record::Late;
 use crate::session::Session;
 use crate::socket;
+use crate::stream::Stream;
 use crate::tunnel::{Gate, PumpError, Stopped};
 
 /// Lets the client's bytes pass once they agree with the target.
@@ -45,13 +45,7 @@ impl FirstBytesGate {
 }
 
 impl Gate for FirstBytesGate {
-    async fn pass(
-        mut self,
-        from: &TcpStream,
-        held: &mut BytesMut,
-        to: &TcpStream,
-        moved: &Meter,
-    ) -> Result<(), Stopped> {
+    async fn pass(mut self, from: &Stream, held: &mut BytesMut, to: &Stream, moved: &Meter) -> Result<(), Stopped> {
         let refuse = |reason| Err(Stopped::Refused(Refusal::new(reason)));
         let first = match self.released {
             true => First::Word,
@@ -82,7 +76,7 @@ impl Gate for FirstBytesGate {
 impl FirstBytesGate {
     /// Passes on the beginning of a line, and what follows up to the line's end. No server acts on half a request line:
     /// if it becomes one, its end is never sent.
-    async fn watch(self, from: &TcpStream, held: &mut BytesMut, to: &TcpStream, moved: &Meter) -> Result<(), Stopped> {
+    async fn watch(self, from: &Stream, held: &mut BytesMut, to: &Stream, moved: &Meter) -> Result<(), Stopped> {
         let mut watch = self.opening.into_watch();
         loop {
             socket::write_all(to, held).await.map_err(|_| PumpError::Write)?;

@@ -56,7 +56,9 @@ mod serve;
 pub mod service;
 pub mod session;
 mod socket;
+mod stream;
 mod tally;
+pub mod tls;
 mod tunnel;
 mod turns;
 

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use crate::client_hello;
 use crate::first_bytes::{Classifier, FirstBytes, LineWatch, Undecided};
 use crate::session::Session;
 use crate::socket;
+use crate::stream::Stream;
 
 /// The first bytes so far. What was read is in the connection's buffer.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Opening {
     }
 
     /// Waits. Safe to cancel, and to call again.
-    pub(crate) async fn wait(&mut self, stream: &TcpStream, buffer: &mut BytesMut, patience: &Patience) -> First {
+    pub(crate) async fn wait(&mut self, stream: &Stream, buffer: &mut BytesMut, patience: &Patience) -> First {
         loop {
             let so_far = self.classifier.look(buffer);
             let FirstBytes::Undecided(undecided) = so_far else { return First::Known(so_far) };
@@ -90,7 +90,7 @@ impl Opening {
     /// are half open: what it holds is as much as theirs. Safe to cancel, and to call again.
     pub(crate) async fn wait_once_begun(
         &mut self,
-        stream: &TcpStream,
+        stream: &Stream,
         buffer: &mut BytesMut,
         patience: &Patience,
         session: &Session,

@@ -1,6 +1,6 @@
 //! What is done to one socket: read what has come, write all of it, end it in one of three ways.
 //!
-//! All of it works on a shared `&TcpStream`, so that the two directions of a connection can be two futures of one task
+//! All of it works on a shared reference, so that the two directions of a connection can be two futures of one task
 //! without a lock. Nothing is allocated for a socket from which nothing comes.
 
 use std::io;
@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use nix::sys::socket::{Shutdown, setsockopt, shutdown, sockopt};
+use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::TcpStream;
 
 use crate::callers::Origin;
 use crate::delivery::Undelivered;
 use crate::flow::{Flow, Revocation};
 use crate::session::Session;
+use crate::stream::Stream;
 use tokio::time::timeout;
 
 /// How much is read at once where it goes through a buffer of ours.
@@ -32,7 +33,7 @@ const KEEP_ALIVE_COUNT: u32 = 8;
 /// A socket, and what was read from it and not yet used.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Stream,
     pub(crate) buffer: BytesMut,
     /// On the sandbox's side: held until what it sends has all been delivered.
     pub(crate) undelivered: Option<Undelivered>,
@@ -43,12 +44,18 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(stream: TcpStream) -> Self {
-        Self { stream, buffer: BytesMut::new(), undelivered: None, origin: Origin::default(), flow: None }
+    pub(crate) fn new(stream: impl Into<Stream>) -> Self {
+        Self {
+            stream: stream.into(),
+            buffer: BytesMut::new(),
+            undelivered: None,
+            origin: Origin::default(),
+            flow: None,
+        }
     }
 
     /// One of the sandbox's: who is behind it, and its flow. It counts as undelivered from now on.
-    pub(crate) fn of_client(session: &Session, stream: TcpStream, origin: Origin, flow: Arc<Flow>) -> Self {
+    pub(crate) fn of_client(session: &Session, stream: impl Into<Stream>, origin: Origin, flow: Arc<Flow>) -> Self {
         let undelivered = Some(session.deliveries.begin());
         Self { undelivered, origin, flow: Some(flow), ..Self::new(stream) }
     }
@@ -65,7 +72,7 @@ impl Connection {
 }
 
 /// Waits for bytes and appends what has come; 0 at the end of the stream. Safe to cancel: nothing is lost.
-pub(crate) async fn read(stream: &TcpStream, buffer: &mut BytesMut) -> io::Result<usize> {
+pub(crate) async fn read(stream: &Stream, buffer: &mut BytesMut) -> io::Result<usize> {
     loop {
         stream.readable().await?;
         buffer.reserve(READ);
@@ -77,34 +84,20 @@ pub(crate) async fn read(stream: &TcpStream, buffer: &mut BytesMut) -> io::Resul
 }
 
 /// Writes all of `bytes`. Not safe to cancel, but by ending the connection.
-pub(crate) async fn write_all(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        stream.writable().await?;
-        match stream.try_write(bytes) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => bytes = &bytes[written..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Says that no more will be written (FIN). An error means that the connection has ended already.
-pub(crate) fn half_close(stream: &TcpStream) {
-    let _ = shutdown(std::os::fd::AsRawFd::as_raw_fd(stream), Shutdown::Write);
+pub(crate) async fn write_all(stream: &Stream, bytes: &[u8]) -> io::Result<()> {
+    stream.write_all(bytes).await
 }
 
 /// Ends a connection with RST: whoever reads gets an error and not an end.
-pub(crate) fn reset(stream: TcpStream) {
+pub(crate) fn reset(stream: impl Into<Stream>) {
     // An error means that the connection has ended already.
-    let _ = stream.set_zero_linger();
+    let _ = stream.into().socket().set_zero_linger();
 }
 
 /// Ends a connection such that what was written arrives. Closing at once would not do: bytes of the peer that nobody
 /// has read turn the close into a reset, which takes what is on its way with it.
-pub(crate) async fn finish(stream: TcpStream) {
-    half_close(&stream);
+pub(crate) async fn finish(stream: Stream) {
+    stream.half_close().await;
     let mut buffer = BytesMut::new();
     let mut drained = 0;
     let drain = async {

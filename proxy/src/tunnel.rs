@@ -28,6 +28,7 @@ use tokio::time::timeout;
 
 use crate::meter::{Counts, Meter, UsedUp};
 use crate::socket::{self, Connection};
+use crate::stream::Stream;
 
 /// The buffer of a direction, at first and once it has been filled.
 const SMALL: usize = 8 * 1024;
@@ -118,9 +119,9 @@ pub(crate) trait Gate: Send {
     /// then is passed on before it.
     fn pass(
         self,
-        from: &TcpStream,
+        from: &Stream,
         held: &mut BytesMut,
-        to: &TcpStream,
+        to: &Stream,
         moved: &Meter,
     ) -> impl Future<Output = Result<(), Stopped>> + Send;
 }
@@ -129,7 +130,7 @@ pub(crate) trait Gate: Send {
 pub(crate) struct Open;
 
 impl Gate for Open {
-    async fn pass(self, _: &TcpStream, _: &mut BytesMut, _: &TcpStream, _: &Meter) -> Result<(), Stopped> {
+    async fn pass(self, _: &Stream, _: &mut BytesMut, _: &Stream, _: &Meter) -> Result<(), Stopped> {
         Ok(())
     }
 }
@@ -220,18 +221,18 @@ enum Ends {
     Limit,
 }
 
-async fn direction(from: &TcpStream, held: BytesMut, to: &TcpStream, moved: &Meter) -> Result<(), PumpError> {
+async fn direction(from: &Stream, held: BytesMut, to: &Stream, moved: &Meter) -> Result<(), PumpError> {
     socket::write_all(to, &held).await.map_err(|_| PumpError::Write)?;
     moved.count(held.len()).await?;
     drop(held);
     pump(from, to, u64::MAX, moved).await?;
-    socket::half_close(to);
+    to.half_close().await;
     Ok(())
 }
 
 /// Moves at most `limit` bytes from one socket to another, and never reads more than that. `moved` grows by what has
 /// been written.
-pub(crate) async fn pump(from: &TcpStream, to: &TcpStream, limit: u64, moved: &Meter) -> Result<Pumped, PumpError> {
+pub(crate) async fn pump(from: &Stream, to: &Stream, limit: u64, moved: &Meter) -> Result<Pumped, PumpError> {
     let mut pump = Pump { from, to, left: limit, moved };
     loop {
         // Where the pump rests: without buffer and pipe.
@@ -239,8 +240,8 @@ pub(crate) async fn pump(from: &TcpStream, to: &TcpStream, limit: u64, moved: &M
         match pump.copy().await? {
             Stage::Ended(ended) => return Ok(ended),
             Stage::Paused => {}
-            Stage::Busy(pipe) => {
-                if let Stage::Ended(ended) = pump.splice(&pipe).await? {
+            Stage::Busy(pages) => {
+                if let Stage::Ended(ended) = pump.splice(&pages).await? {
                     return Ok(ended);
                 }
             }
@@ -249,22 +250,29 @@ pub(crate) async fn pump(from: &TcpStream, to: &TcpStream, limit: u64, moved: &M
 }
 
 struct Pump<'a> {
-    from: &'a TcpStream,
-    to: &'a TcpStream,
+    from: &'a Stream,
+    to: &'a Stream,
     left: u64,
     moved: &'a Meter,
 }
 
 /// Why a stage of the pump is over.
-enum Stage {
+enum Stage<'a> {
     Ended(Pumped),
     Paused,
-    Busy(Pipe),
+    Busy(Pages<'a>),
 }
 
-impl Pump<'_> {
+/// Two sockets whose bytes are those that are carried, and a pipe for them.
+struct Pages<'a> {
+    from: &'a TcpStream,
+    to: &'a TcpStream,
+    pipe: Pipe,
+}
+
+impl<'a> Pump<'a> {
     /// Copies through a buffer until there is a pause, or no pause and a pipe to be had.
-    async fn copy(&mut self) -> Result<Stage, PumpError> {
+    async fn copy(&mut self) -> Result<Stage<'a>, PumpError> {
         let mut buffer = BytesMut::new();
         let (mut run, mut large) = (0, None);
         loop {
@@ -285,9 +293,10 @@ impl Pump<'_> {
                     run += read as u64;
                     if run >= BUSY
                         && self.left > BUSY
+                        && let (Some(from), Some(to)) = (self.from.plain(), self.to.plain())
                         && let Some(pipe) = Pipe::acquire()
                     {
-                        return Ok(Stage::Busy(pipe));
+                        return Ok(Stage::Busy(Pages { from, to, pipe }));
                     }
                     // Also a place to yield: a fast sender must not keep the task to itself.
                     if !self.is_readable_before_a_pause().await? {
@@ -305,17 +314,18 @@ impl Pump<'_> {
     }
 
     /// Moves pages through a pipe, which is empty whenever the source is waited for.
-    async fn splice(&mut self, pipe: &Pipe) -> Result<Stage, PumpError> {
+    async fn splice(&mut self, pages: &Pages<'_>) -> Result<Stage<'a>, PumpError> {
+        let Pages { from, pipe, .. } = pages;
         loop {
             if self.left == 0 {
                 return Ok(Stage::Ended(Pumped::Limit));
             }
             let length = self.portion(pipe.size);
-            let filled = self.from.try_io(Interest::READABLE, || splice_some(self.from, &pipe.writer, length));
+            let filled = from.try_io(Interest::READABLE, || splice_some(from, &pipe.writer, length));
             match filled {
                 Ok(0) => return Ok(Stage::Ended(Pumped::End)),
                 Ok(filled) => {
-                    self.drain(pipe, filled).await?;
+                    self.drain(pages, filled).await?;
                     if !self.is_readable_before_a_pause().await? {
                         return Ok(Stage::Paused);
                     }
@@ -330,10 +340,10 @@ impl Pump<'_> {
         }
     }
 
-    async fn drain(&mut self, pipe: &Pipe, mut filled: usize) -> Result<(), PumpError> {
+    async fn drain(&mut self, Pages { to, pipe, .. }: &Pages<'_>, mut filled: usize) -> Result<(), PumpError> {
         while filled > 0 {
-            self.to.writable().await.map_err(|_| PumpError::Write)?;
-            match self.to.try_io(Interest::WRITABLE, || splice_some(&pipe.reader, self.to, filled)) {
+            to.writable().await.map_err(|_| PumpError::Write)?;
+            match to.try_io(Interest::WRITABLE, || splice_some(&pipe.reader, to, filled)) {
                 Ok(0) => return Err(PumpError::Write),
                 Ok(written) => {
                     filled -= written;

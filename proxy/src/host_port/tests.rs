@@ -28,7 +28,7 @@ async fn bytes_pass_both_ways_and_the_end_of_one_leaves_the_other() {
         // No look at the bytes: a request to any host, and one that is none.
         send(&mut client, "GET http://evil.example/ HTTP/1.1\r\n\r\n").await;
         expect(&mut far, "GET http://evil.example/ HTTP/1.1\r\n\r\n").await;
-        socket::half_close(&client);
+        soon(tokio::io::AsyncWriteExt::shutdown(&mut client)).await.unwrap();
         assert_eq!(rest(&mut far).await, b"");
         send(&mut far, "after the end").await;
         drop(far);

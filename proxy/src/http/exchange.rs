@@ -20,7 +20,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Buf, Bytes, BytesMut};
 use netbox_config::{Reason, Refusal};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::answer::Answer;
@@ -37,6 +36,7 @@ use crate::record::Record;
 use crate::refuse::{Telling, refuse};
 use crate::session::Session;
 use crate::socket::{self, Connection};
+use crate::stream::Stream;
 use crate::tunnel::{Open, tunnel};
 
 /// How much of the next request is read while an answer is awaited, to see that the client is still there.
@@ -397,7 +397,7 @@ async fn relay_one(
                 // The server takes no more: it may have answered all the same.
                 RelayError::Write => answer.await,
                 RelayError::Truncated => {
-                    socket::half_close(&upstream.stream);
+                    upstream.stream.half_close().await;
                     answer.await
                 }
             },
@@ -442,7 +442,7 @@ async fn send_request(
         match socket::read(stream, buffer).await {
             Ok(0) => {
                 if buffer.is_empty() {
-                    socket::half_close(to.stream);
+                    to.stream.half_close().await;
                     drop(undelivered.take());
                 }
                 return pending().await;
@@ -492,7 +492,7 @@ async fn pass_responses(
     Err(Unanswered::Server)
 }
 
-async fn response_head(stream: &TcpStream, buffer: &mut BytesMut) -> Result<Bytes, Unanswered> {
+async fn response_head(stream: &Stream, buffer: &mut BytesMut) -> Result<Bytes, Unanswered> {
     let mut scan = HeadScan::new(Lines::Lenient);
     loop {
         match scan.take(buffer) {

@@ -1,12 +1,12 @@
 //! Moves one body from one socket to another, as it arrives and no further than its end.
 
 use bytes::BytesMut;
-use tokio::net::TcpStream;
 
 use super::body::{BodyError, Chunks};
 use super::framing::Framing;
 use crate::meter::Meter;
 use crate::socket;
+use crate::stream::Stream;
 use crate::tunnel::{PumpError, Pumped, pump};
 
 /// Why a body did not arrive whole.
@@ -36,13 +36,13 @@ impl From<PumpError> for RelayError {
 
 /// Where a message comes from: a socket, and what was read from it already.
 pub(crate) struct Source<'a> {
-    pub(crate) stream: &'a TcpStream,
+    pub(crate) stream: &'a Stream,
     pub(crate) buffer: &'a mut BytesMut,
 }
 
 /// Where it goes to. `moved` counts what was written.
 pub(crate) struct Sink<'a> {
-    pub(crate) stream: &'a TcpStream,
+    pub(crate) stream: &'a Stream,
     pub(crate) moved: &'a Meter,
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -18,6 +18,7 @@ use super::text::CONTENT_TYPE;
 use crate::half_open::HalfOpen;
 use crate::http::head::MAX_FIELDS;
 use crate::socket;
+use crate::stream::Stream;
 
 /// How long a request may take, and how long its head may be.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -58,7 +59,7 @@ pub async fn serve_metrics(listener: TcpListener, observed: Arc<dyn Observed>) {
                 connections.spawn(async move {
                     let _place = place;
                     // Whoever is late gets no answer.
-                    let _ = timeout(DEADLINE, answer(stream, &silent, &*observed)).await;
+                    let _ = timeout(DEADLINE, answer(stream.into(), &silent, &*observed)).await;
                 });
             }
             Err(_) => sleep(REST).await,
@@ -66,7 +67,7 @@ pub async fn serve_metrics(listener: TcpListener, observed: Arc<dyn Observed>) {
     }
 }
 
-async fn answer(stream: TcpStream, silent: &HalfOpen, observed: &dyn Observed) {
+async fn answer(stream: Stream, silent: &HalfOpen, observed: &dyn Observed) {
     let Some(Some(page)) = silent.wait(MOST_SILENT, asked(&stream, observed)).await else { return };
     if socket::write_all(&stream, page.response().as_bytes()).await.is_ok() {
         socket::finish(stream).await;
@@ -74,7 +75,7 @@ async fn answer(stream: TcpStream, silent: &HalfOpen, observed: &dyn Observed) {
 }
 
 /// Reads a request, and says what is answered. `None`: it has gone.
-async fn asked(stream: &TcpStream, observed: &dyn Observed) -> Option<Page> {
+async fn asked(stream: &Stream, observed: &dyn Observed) -> Option<Page> {
     let mut buffer = BytesMut::new();
     loop {
         if socket::read(stream, &mut buffer).await.ok()? == 0 {
@@ -178,6 +179,8 @@ fn is_nobodys_name(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use tokio::net::TcpStream;
 
     use super::*;
     use crate::capture::tests::world::soon;

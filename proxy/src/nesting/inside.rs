@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use netbox_config::{Reason, Refusal, Target, VettedAddr};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -83,7 +83,7 @@ async fn in_time<T>(act: impl Future<Output = Result<T, OpenError>>) -> Result<T
 
 /// Says something, and reads what is answered. A refusal and a failure are errors.
 async fn said(stream: &mut TcpStream, bytes: &[u8]) -> Result<ResponseHead, OpenError> {
-    socket::write_all(stream, bytes).await.map_err(|_| NO_NETBOX)?;
+    stream.write_all(bytes).await.map_err(|_| NO_NETBOX)?;
     let head = read_head(stream).await.map_err(|_| NO_NETBOX)?;
     let head = ResponseHead::parse(&head, "CONNECT").map_err(|_| NO_NETBOX)?;
     match (head.status, head.only("proxy-status").and_then(reason)) {

@@ -36,7 +36,7 @@ async fn bytes_pass_both_ways_and_the_end_of_one_leaves_the_other() {
         let (mut server, _) = soon(inside.accept()).await.unwrap();
         send(&mut client, "a question").await;
         expect(&mut server, "a question").await;
-        socket::half_close(&client);
+        soon(tokio::io::AsyncWriteExt::shutdown(&mut client)).await.unwrap();
         assert_eq!(rest(&mut server).await, b"");
         send(&mut server, "the answer").await;
         drop(server);

@@ -28,6 +28,7 @@ use crate::budget::{Allowance, Budget};
 use crate::events::{DecisionEvent, Events};
 use crate::flow::Flow;
 use crate::session::Session;
+use crate::tls::Identity;
 
 /// How many refused clients are told of: so many at once, and then one a second. Whoever reaches the port can have itself
 /// refused without end.
@@ -182,6 +183,8 @@ pub struct TokenDoor {
 pub struct Entrance {
     /// A token, unless the listener alone says whose its clients are.
     pub token: Option<TokenDoor>,
+    /// That it speaks TLS with what is known by this.
+    pub tls: Option<Arc<Identity>>,
 }
 
 /// A client that has proved its role.

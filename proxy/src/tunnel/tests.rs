@@ -114,6 +114,7 @@ async fn pumped(limit: u64, bytes: Vec<u8>) -> (Result<Pumped, PumpError>, Vec<u
         received
     });
     let moved = Meter::default();
+    let (from, to) = (Stream::from(from), Stream::from(to));
     let pumping = async {
         let ended = pump(&from, &to, limit, &moved).await;
         drop(to);
@@ -150,6 +151,7 @@ async fn a_pump_takes_no_more_than_its_limit() {
             source
         });
         let moved = Meter::default();
+        let (from, to) = (Stream::from(from), Stream::from(to));
         let pumping = async {
             // A limit of nothing still waits for the source, so it is never asked for that.
             if limit > 0 {
@@ -166,7 +168,7 @@ async fn a_pump_takes_no_more_than_its_limit() {
         assert!(received == bytes[..bytes.len() - 3], "{limit}");
         let source = feeding.await.unwrap();
         let mut left = vec![0; 3];
-        let mut from = from;
+        let Stream::Plain(mut from) = from else { panic!("it is no other") };
         soon(from.read_exact(&mut left)).await.unwrap();
         assert_eq!(left, bytes[bytes.len() - 3..], "{limit}");
         drop(source);

@@ -35,7 +35,7 @@ impl Service {
         let mut outside = World::with(Mode::None, &[], &[]);
         let roles = Arc::new(Roles::new(vec![role("ci", "one", &ci), role("dev", "two", &dev)]));
         let token = TokenDoor { roles: Arc::clone(&roles), only: only.map(Arc::from) };
-        outside.entrance = Some(Arc::new(Entrance { token: Some(token) }));
+        outside.entrance = Some(Arc::new(Entrance { token: Some(token), tls: None }));
         Self { outside, ci, dev, roles }
     }
 
