@@ -35,7 +35,7 @@ pub(super) struct Name {
     /// Its permissions.
     pub(super) mode: u32,
     /// How many names the file has.
-    pub(super) links: u64,
+    pub(super) links: libc::nlink_t,
     /// Whether this user could put something else in its place.
     pub(super) is_movable: bool,
     /// Keeps the inode's number its own, and knows where it is.
