@@ -29,6 +29,10 @@ e2e-root FILTER="":
 e2e-without-nf-tables FILTER="":
     NETBOX_E2E_WITHOUT=nf_tables cargo test --test e2e -- {{FILTER}}
 
+# Whether all of it compiles for the other architecture: needs `rustup target add` of it, and its C compiler
+check-aarch64:
+    cargo check --workspace --all-targets --locked --target aarch64-unknown-linux-gnu
+
 # pip, npm, cargo, apt and curl against the registries that this machine is configured with
 registries:
     NETBOX_REGISTRIES=1 cargo test --test registries

@@ -108,4 +108,13 @@ mod tests {
         assert_eq!(below(&table, Path::new("/home")), [Path::new("/home/a"), Path::new("/home/c")]);
         assert!(below(&table, Path::new("/net")).is_empty());
     }
+
+    /// Not every kernel has automount points to show it with.
+    #[test]
+    fn a_point_that_cannot_be_covered_is_a_failure() {
+        let table = mount_table::parse("3 1 0:6 / /no/such/point rw - autofs -hosts rw\n");
+        let failure = cover(&table).unwrap_err();
+        assert_eq!((failure.step, failure.errno), (Step::Automounts, libc::ENOENT));
+        assert_eq!(failure.detail, "`/no/such/point`");
+    }
 }

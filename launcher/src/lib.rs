@@ -49,7 +49,7 @@ pub use devices::{Device, NoDevice};
 pub use error::{Failure, Step};
 pub use further_sockets::SocketMaker;
 pub use mount_table::{ServedMount, served_mounts};
-pub use network::{EXPLICIT_PORT, Listeners, MAX_CAUGHT_PORTS, MAX_HOST_PORTS, OWN_PORTS, read_refused};
+pub use network::{EXPLICIT_PORT, Listeners, MAX_CAUGHT_PORTS, MAX_HOST_PORTS, OWN_PORTS, own_addresses, read_refused};
 pub use protection::{Protected, Replaced};
 pub use sandbox::{Embryo, News, Outcome, Sandbox};
 pub use supervisor::{AllowedSocket, Caller, Identity, Judge, Made};

@@ -64,7 +64,18 @@ impl Listeners {
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let own = self.capture.iter().chain(&self.dns_tcp).chain(&self.explicit);
-        own.filter_map(|listener| listener.local_addr().ok()).collect()
+        let addresses = own.filter_map(|listener| listener.local_addr().ok());
+        // One on every address is where connections are caught, not a place of its own.
+        addresses.filter(|address| !address.ip().is_unspecified()).collect()
+    }
+
+    /// For [`Session::caught_ports`]: the ports on which there is a listener on every address. `None`: there is none.
+    #[must_use]
+    pub fn caught_ports(&self) -> Option<Vec<u16>> {
+        let addresses = self.capture.iter().filter_map(|listener| listener.local_addr().ok());
+        let everywhere = addresses.filter(|address| Capture::at(*address) == Capture::Everywhere);
+        let ports: Vec<u16> = everywhere.map(|address| address.port()).collect();
+        (!ports.is_empty()).then_some(ports)
     }
 
     /// Another descriptor for each that was made inside.

@@ -200,8 +200,11 @@ impl Host for Control {
     }
 
     fn session(&self, peer: &Peer, policy: Arc<Policy>, events: Events, listeners: &Listeners) -> Session {
-        let own = [listeners.addresses(), self.own_addresses.clone()].concat();
+        let caught_ports = listeners.caught_ports();
+        let inside = netbox_launcher::own_addresses(caught_ports.as_deref().unwrap_or_default());
+        let own = [listeners.addresses(), inside, self.own_addresses.clone()].concat();
         let mut session = Session::new(Arc::new(session::names(policy)), events, Facts::new(own));
+        session.caught_ports = caught_ports;
         let descriptors = netbox_launcher::descriptor_limit() / PART_OF_A_SANDBOX;
         session.limits = session.limits.with_room_for(session.limits.connections, descriptors);
         if let Ok(held) = self.grants.held(peer) {

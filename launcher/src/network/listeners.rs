@@ -100,9 +100,7 @@ impl Listeners {
         let redirected = self.capture.iter().filter(|listener| !is_everywhere(listener));
         let listeners =
             redirected.chain(&self.dns_tcp).chain(&self.explicit).filter_map(|socket| socket.local_addr().ok());
-        // On every address is also on the sandbox's own.
-        let own = |port| [IpAddr::from(ADDRESS4), IpAddr::from(ADDRESS6)].map(|address| SocketAddr::new(address, port));
-        listeners.chain(self.caught_ports().unwrap_or_default().into_iter().flat_map(own)).collect()
+        listeners.chain(own_addresses(&self.caught_ports().unwrap_or_default())).collect()
     }
 
     /// The ports on which connections are captured, where the kernel has no nf_tables; `None`: on every port.
@@ -155,6 +153,13 @@ impl Listeners {
             log: descriptors.next(),
         })
     }
+}
+
+/// The sandbox's own addresses with these ports: where netbox listens on every address ([`Listeners::caught_ports`]), no
+/// connection may lead to them.
+pub fn own_addresses(ports: &[u16]) -> Vec<SocketAddr> {
+    let own = [IpAddr::from(ADDRESS4), IpAddr::from(ADDRESS6)];
+    ports.iter().flat_map(|port| own.map(|address| SocketAddr::new(address, *port))).collect()
 }
 
 fn is_everywhere(listener: &TcpListener) -> bool {

@@ -15,7 +15,7 @@ mod self_test;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 pub(crate) use interfaces::{ADDRESS4, ADDRESS6};
-pub use listeners::{EXPLICIT_PORT, Listeners, MAX_HOST_PORTS, OWN_PORTS};
+pub use listeners::{EXPLICIT_PORT, Listeners, MAX_HOST_PORTS, OWN_PORTS, own_addresses};
 pub use local_routes::MAX_CAUGHT_PORTS;
 pub use log::read_refused;
 

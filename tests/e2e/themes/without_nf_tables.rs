@@ -4,6 +4,9 @@
 //! What must hold there as elsewhere is shown by the tests of other themes, all run again with
 //! `NETBOX_E2E_WITHOUT=nf_tables`; here is what is different, and the core of the rest.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+
 use crate::Test;
 use crate::child::Kernel;
 use crate::outcome::Outcome;
@@ -28,6 +31,7 @@ tests![
     other_servers_of_names_are_not_there needs [PYTHON],
     an_address_that_a_program_takes_for_itself_leads_nowhere_else needs [PYTHON],
     audit_says_what_it_cannot_carry needs [CURL, PYTHON],
+    the_shared_service_carries_it_too needs [CURL, PYTHON],
     it_is_named_by_doctor_and_by_the_events needs [],
 ];
 
@@ -294,6 +298,38 @@ fn audit_says_what_it_cannot_carry(world: &World) {
     outcome.says("answer: SSH").allowed(&host.name, 22, "audit");
     let outcome = run(world, &["--mode", "audit"], &probe(world, &["tcp", &host.name, "50000", "hello"]));
     outcome.refused(&host.name, 50000, "unsupported");
+}
+
+/// Both are of one user namespace, so one shell starts them.
+fn the_shared_service_carries_it_too(world: &World) {
+    let host = world.zone().host("routed-via");
+    let folder = world.fresh_path("home");
+    DirBuilder::new().mode(0o700).create(&folder).expect("own folder");
+    let script = "
+netbox=$1 rule=$2; shift 2
+mkfifo said
+\"$netbox\" proxy serve --listen unix:$PWD/control --allow other.example.com 2>said & service=$!
+exec 3<said; read -r line <&3
+\"$netbox\" run -v --via unix:$PWD/control --allow \"$rule\" --allow 127.0.0.1:8080 -- \"$@\"; code=$?
+kill $service; exit $code
+";
+    let netbox = world.netbox_path().to_string_lossy();
+    let rule = format!("{}:*", host.name);
+    let carried = |command: &[&str]| {
+        let words = [&["sh", "-c", script, "sh", &netbox, &rule], command].concat();
+        let outcome = world.bare().kernel(Kernel::HasNoPacketFilter).folder(&folder).exec(&words);
+        std::fs::remove_file(folder.join("said")).expect("the script has made it");
+        outcome.complains(" routes ");
+        outcome
+    };
+    carried(&curl(&[&host.https("/")])).exits_with(0).says("hello routed-via.example.com");
+    let probe = |arguments: &[&str]| {
+        let words = probe(world, &[&["tcp"], arguments].concat());
+        carried(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    probe(&[&host.name, "22"]).says("answer: SSH");
+    probe(&[&host.name, "50000", "hello"]).says("failed: EACCES").complains("unsupported");
+    probe(&["127.0.0.1", "8080", "hello"]).says("failed: ECONNREFUSED");
 }
 
 fn it_is_named_by_doctor_and_by_the_events(world: &World) {
