@@ -11,6 +11,7 @@ use std::path::Path;
 use netbox_launcher::{Embryo, Failure, Listeners, Outcome, Protected, Spec, Step};
 use serde_json::{Value, json};
 
+use crate::apparmor;
 use crate::cli::{DoctorArguments, Weaker};
 use crate::run::NO_NETWORK;
 use crate::{protected, say, served_mounts, weaker};
@@ -91,6 +92,15 @@ pub fn doctor(arguments: &DoctorArguments) -> u8 {
         return 0;
     }
     let closed = netbox_launcher::close_inherited(&[]);
+    if arguments.apparmor_profile {
+        return match stdout().lock().write_all(apparmor::PROFILE.as_bytes()) {
+            Ok(()) => 0,
+            Err(error) => {
+                say::error(format_args!("cannot write to stdout: {error}"), None);
+                crate::FAILED
+            }
+        };
+    }
     let (protected, unprotected) = match protected::find(&[]) {
         Ok(found) => (found.protected, None),
         Err(why) => (Vec::new(), Some(why)),
@@ -230,11 +240,7 @@ fn fix(failure: &Failure) -> Option<String> {
                 .to_owned(),
         ),
         (_, libc::EPERM | libc::EACCES) if setting("kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") => {
-            Some(
-                "AppArmor takes the capabilities of unprivileged user namespaces away here: give netbox a profile that \
-                 permits `userns`, or `sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0` for every program"
-                    .to_owned(),
-            )
+            Some(apparmor::how_to_install(&env::current_exe().unwrap_or_default()))
         }
         _ => None,
     };

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod apparmor;
 mod caught_ports;
 mod check;
 mod cli;

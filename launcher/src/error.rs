@@ -141,12 +141,13 @@ impl Step {
             ),
             (Step::Namespaces, libc::EPERM | libc::EACCES) => Some(
                 "unprivileged user namespaces are refused here: in a container, allow `clone3` and `unshare` with user \
-                 namespaces in its seccomp profile; on older Debian, `sudo sysctl -w kernel.unprivileged_userns_clone=1`; \
+                 namespaces in its seccomp profile (docs/containers.md has one); on older Debian, `sudo sysctl -w kernel.unprivileged_userns_clone=1`; \
                  where SELinux or AppArmor limits them, give netbox a profile that permits `userns`",
             ),
-            (Step::Namespaces, libc::ENOSYS) => {
-                Some("the kernel, or the container's seccomp profile, has no `clone3`: Linux 5.3 or newer is needed")
-            }
+            (Step::Namespaces, libc::ENOSYS) => Some(
+                "the kernel, or the container's seccomp profile, has no `clone3`: Linux 5.3 or newer is needed, or a profile \
+                     that allows it (docs/containers.md has one)",
+            ),
             (Step::Namespaces, libc::EINVAL) => {
                 Some("the kernel was built without user, network, mount, pid or ipc namespaces")
             }
@@ -159,7 +160,9 @@ impl Step {
                 libc::EPERM | libc::EACCES,
             ) => Some(
                 "the new user namespace has no capabilities: on Ubuntu 24.04 and later AppArmor takes them away from \
-                 programs without a profile (`sysctl kernel.apparmor_restrict_unprivileged_userns`)",
+                 programs without a profile (`sysctl kernel.apparmor_restrict_unprivileged_userns`); install netbox as \
+                 `/usr/local/bin/netbox` with its own: `netbox doctor --apparmor-profile | sudo tee /etc/apparmor.d/netbox`, then \
+                 `sudo apparmor_parser --replace /etc/apparmor.d/netbox`",
             ),
             (Step::CaptureRules, libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::ENOENT) => Some(
                 "the kernel lacks nf_tables with nat, redirect, fib and reject for the inet family: load them with \
@@ -193,8 +196,8 @@ impl Step {
                  cannot run below a container's seccomp agent",
             ),
             (Step::UnixSockets, libc::EPERM | libc::EACCES) => Some(
-                "netbox may not look into the memory of the processes that it starts: see `sysctl \
-                 kernel.yama.ptrace_scope`, which 3 forbids to everyone",
+                "netbox may not look into the memory of the processes that it starts: see `sysctl kernel.yama.ptrace_scope`, \
+                 which 3 forbids to everyone; in a container, allow `pidfd_getfd` in its seccomp profile (docs/containers.md has one)",
             ),
             (Step::UnixSockets | Step::SystemCallFilter, libc::EINVAL | libc::ENOSYS | libc::ENOPROTOOPT) => Some(
                 "the kernel, or the system-call filter of a container, lacks seccomp's user notification, `pidfd_getfd`, `openat2` or \

@@ -176,6 +176,12 @@ pub struct DoctorArguments {
     #[arg(long)]
     pub json: bool,
 
+    /// Print netbox's AppArmor profile, for systems that need one, and look at nothing
+    ///
+    /// It is for `/usr/bin/netbox` and `/usr/local/bin/netbox`. Where it is needed, `doctor` says how to install it.
+    #[arg(long, conflicts_with = "json")]
+    pub apparmor_profile: bool,
+
     /// Do nothing: what the trial sandbox runs
     #[arg(long, hide = true)]
     pub inside: bool,

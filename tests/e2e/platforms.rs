@@ -135,6 +135,45 @@ pub const ROWS: &[Row] = &[
         says: Refuses(Step::Namespaces, libc::EPERM),
     },
     Row {
+        environment: "Ubuntu 24.04: AppArmor's limit on user namespaces, and no profile",
+        enter: without!(SYS_mount, EACCES),
+        says: Refuses(Step::PrivateMounts, libc::EACCES),
+    },
+    Row {
+        environment: "a container that masks parts of `/proc`",
+        enter: |_, run| run.under(&MASKED),
+        says: Refuses(Step::Proc, libc::EPERM),
+    },
+    Row {
+        environment: "the same, with `--allow-weaker proc`",
+        enter: |_, run| run.env("NETBOX_ALLOW_WEAKER", "proc").under(&MASKED),
+        says: Weaker("the command sees the processes around it, by name and command line"),
+    },
+    Row {
+        environment: "`no_new_privs`, as `--security-opt no-new-privileges`",
+        enter: |_, run| run.under(&["setpriv", "--no-new-privs"]),
+        says: Works,
+    },
+    Row {
+        environment: "in bwrap",
+        enter: |_, run| run.under(&["bwrap", "--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc"]),
+        says: Works,
+    },
+    Row {
+        environment: "in bwrap without a network",
+        enter: |_, run| run.under(&["bwrap", "--dev-bind", "/", "/", "--unshare-net", "--proc", "/proc"]),
+        says: Weaker("there is no network here, but loopback alone"),
+    },
+    Row {
+        environment: "in a netbox",
+        enter: |world, run| {
+            let netbox = world.netbox_path().to_string_lossy();
+            // Which root needs in there.
+            run.under(&[&netbox, "run", "--mode", "none", "--", "env", "NETBOX_ALLOW_WEAKER=proc"])
+        },
+        says: Weaker("this is inside another netbox, which supervises connects and makes every connection"),
+    },
+    Row {
         environment: "`/proc` read-only",
         enter: |_, run| run.surroundings(Surroundings::default().read_only("/proc")),
         says: Refuses(Step::IdMaps, libc::EROFS),
@@ -199,6 +238,21 @@ pub const ROWS: &[Row] = &[
         enter: without!(SYS_getsockopt[1 = libc::SOL_SOCKET, 2 = libc::SO_NETNS_COOKIE], ENOPROTOOPT),
         says: Refuses(Step::UnixSockets, libc::ENOPROTOOPT),
     },
+];
+
+/// A container as engines make them, as far as `/proc` is concerned.
+const MASKED: [&str; 11] = [
+    "bwrap",
+    "--dev-bind",
+    "/",
+    "/",
+    "--unshare-pid",
+    "--proc",
+    "/proc",
+    "--ro-bind",
+    "/dev/null",
+    "/proc/cmdline",
+    "--",
 ];
 
 /// This `/etc` of root's (`system_files`), and a `/run` with a resolver's file in it.

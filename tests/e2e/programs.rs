@@ -71,6 +71,8 @@ pub const SCRIPT: Program = Program { name: "script", package: "bsdutils" };
 pub const UNSHARE: Program = Program { name: "unshare", package: "util-linux" };
 
 /// See `Program`.
+pub const APPARMOR_PARSER: Program = Program { name: "apparmor_parser", package: "apparmor" };
+/// See `Program`.
 pub const SETPRIV: Program = Program { name: "setpriv", package: "util-linux" };
 
 const OWN: &[(&str, &str)] = &[
@@ -81,6 +83,7 @@ const OWN: &[(&str, &str)] = &[
     ("wheel.py", include_str!("programs/wheel.py")),
     ("serve.py", include_str!("programs/serve.py")),
     ("fast_open.py", include_str!("programs/fast_open.py")),
+    ("container.py", include_str!("programs/container.py")),
     ("unix.py", include_str!("programs/unix.py")),
     ("own_unix.py", include_str!("programs/own_unix.py")),
     ("fetch.mjs", include_str!("programs/fetch.mjs")),

@@ -1,6 +1,7 @@
 //! The tests, by theme. Each is named by the fact that it shows.
 
 mod addresses;
+mod apparmor;
 mod asking;
 mod automounts;
 mod bad_policy_files;
@@ -79,6 +80,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         escape::root::TESTS,
         nested::TESTS,
         containers::TESTS,
+        apparmor::TESTS,
         next_run::TESTS,
         automounts::TESTS,
         trust::TESTS,

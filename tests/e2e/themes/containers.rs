@@ -2,9 +2,11 @@
 //!
 //! What container engines do to a process is done to it here without one: `bwrap` masks, and a filter refuses.
 
+use serde_json::Value;
+
 use super::programs::greeting;
 use crate::outcome::{Outcome, read_events};
-use crate::programs::{BWRAP, CURL, PYTHON, SETPRIV, curl};
+use crate::programs::{BWRAP, CC, CURL, PYTHON, SETPRIV, curl, own};
 use crate::tests;
 use crate::world::World;
 
@@ -17,6 +19,10 @@ tests![
     where_a_proc_of_its_own_can_be_had_nothing_is_weaker needs [],
     doctor_names_the_way_round needs [BWRAP],
     with_no_new_privileges_it_works_as_ever needs [SETPRIV, CURL],
+    under_the_profile_that_netbox_brings_it_works_as_ever needs [PYTHON, CC, CURL],
+    each_call_that_the_profile_adds_is_needed needs [PYTHON, CC],
+    the_profile_refuses_what_engines_refuse needs [PYTHON, CC],
+    the_pod_names_the_profile_and_what_else_it_takes needs [],
 ];
 
 /// A container: a pid namespace of its own with a `/proc` of which a part is masked. The user is the same.
@@ -184,4 +190,71 @@ fn with_no_new_privileges_it_works_as_ever(world: &World) {
     let netbox = world.netbox_path().to_string_lossy().into_owned();
     let run = ["setpriv", "--no-new-privs", &netbox, "run", "--allow", &host.name, "--"];
     world.bare().exec(&[&run[..], &curl(&[&host.http("/")])].concat()).exits_with(0).says(&greeting(&host));
+}
+
+const PROFILE: &str = include_str!("../../../packaging/container/seccomp.json");
+const POD: &str = include_str!("../../../packaging/container/pod.yaml");
+
+/// What runs a program under the profile, without these calls of it.
+fn under_profile(world: &World, left_out: &str) -> Vec<String> {
+    let path = world.fresh_path("home");
+    std::fs::write(&path, PROFILE).expect("own folder");
+    own(world, "python3", "container.py", &[path.to_str().expect("plain characters"), left_out])
+}
+
+/// The calls that the profile allows for netbox's sake, which come first in it.
+fn added() -> Vec<String> {
+    let profile: Value = serde_json::from_str(PROFILE).expect("JSON");
+    let first = &profile["syscalls"][0];
+    assert!(first["comment"].as_str().is_some_and(|comment| comment.starts_with("what netbox needs")), "{first}");
+    let names = first["names"].as_array().expect("names");
+    names.iter().map(|name| name.as_str().expect("a name").to_owned()).collect()
+}
+
+fn under_the_profile_that_netbox_brings_it_works_as_ever(world: &World) {
+    let (listed, other) = (world.zone().host("under-profile"), world.zone().host("under-profile-other"));
+    let netbox = world.netbox_path().to_string_lossy().into_owned();
+    let run = [&netbox, "run", "--allow", &listed.name, "--", "curl", "-sS", "--max-time", "30"].map(str::to_owned);
+    let mark = world.mark();
+    let words = [under_profile(world, "-"), run.to_vec(), vec![listed.http("/"), other.http("/")]].concat();
+    world.bare().exec(&words).exits_with(0).says(&greeting(&listed)).says("no rule allows this host");
+    world.assert_untouched(mark, &other);
+}
+
+fn each_call_that_the_profile_adds_is_needed(world: &World) {
+    let netbox = world.netbox_path().to_string_lossy().into_owned();
+    let run = [&netbox, "run", "--mode", "none", "--", "echo", "it ran"].map(str::to_owned);
+    world.bare().exec(&[under_profile(world, "-"), run.to_vec()].concat()).exits_with(0).says("it ran");
+    for call in added() {
+        let outcome = world.bare().exec(&[under_profile(world, &call), run.to_vec()].concat());
+        outcome.exits_with(125).does_not_say("it ran").complains("hint: ");
+        assert!(["(EPERM)", "(EACCES)"].iter().any(|errno| outcome.stderr().contains(errno)), "{outcome}");
+    }
+}
+
+fn the_profile_refuses_what_engines_refuse(world: &World) {
+    for (refused, words) in [
+        ("sethostname", ["python3", "-c", "import socket; socket.sethostname('x')"]),
+        ("vsock", ["python3", "-c", "import socket; socket.socket(40, socket.SOCK_STREAM)"]),
+        (
+            "io_uring",
+            [
+                "python3",
+                "-c",
+                "import ctypes, os; c = ctypes.CDLL(None, use_errno=True); assert c.syscall(425, 0, 0) < 0; raise OSError(ctypes.get_errno(), '')",
+            ],
+        ),
+    ] {
+        let words = [under_profile(world, "-"), words.map(str::to_owned).to_vec()].concat();
+        let outcome = world.bare().exec(&words);
+        assert!(outcome.code == Some(1) && outcome.stderr().contains("Errno 1]"), "{refused}: {outcome}");
+    }
+}
+
+fn the_pod_names_the_profile_and_what_else_it_takes(_: &World) {
+    for line in
+        ["localhostProfile: netbox.json", "procMount: Unmasked", "hostUsers: false", "allowPrivilegeEscalation: false"]
+    {
+        assert!(POD.contains(line), "{line}");
+    }
 }

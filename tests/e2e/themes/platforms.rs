@@ -6,14 +6,14 @@ use netbox_launcher::Failure;
 
 use super::steps;
 use crate::platforms::{self, ROWS, Row, Says};
-use crate::programs::{CURL, UNSHARE, curl};
+use crate::programs::{BWRAP, CURL, SETPRIV, UNSHARE, curl};
 use crate::run::Run;
 use crate::tests;
 use crate::world::World;
 
 tests![
     the_tables_are_those_of_the_tests needs [],
-    netbox_does_what_the_table_says needs [CURL, UNSHARE],
+    netbox_does_what_the_table_says needs [CURL, UNSHARE, BWRAP, SETPRIV],
 ];
 
 fn the_tables_are_those_of_the_tests(_: &World) {
