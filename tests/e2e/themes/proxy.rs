@@ -376,8 +376,8 @@ fn a_proxy_for_other_machines_has_to_be_asked_for(world: &World) {
     world
         .netbox_words()
         .exec(&["proxy", "serve", "--listen", "unix:/tmp/x"])
-        .exits_with(2)
-        .complains("not supported yet");
+        .exits_with(125)
+        .complains("may be written to by others");
     world.netbox_words().exec(&["proxy", "serve"]).exits_with(2).complains("--listen");
 }
 
