@@ -1,5 +1,7 @@
 //! `netbox proxy serve`: the explicit door without a sandbox, for programs that are told of a proxy.
 
+#[cfg(test)]
+mod cases;
 mod control;
 mod grants;
 mod lanes;

@@ -65,6 +65,8 @@ pub struct Birth {
     pub system: Option<CString>,
     /// How its machine differs from the test host.
     pub surroundings: Surroundings,
+    /// The user namespace that it shares with others, in place of one of its own.
+    pub user_namespace: Option<OwnedFd>,
 }
 
 impl Birth {
@@ -108,7 +110,10 @@ impl Birth {
                     check(libc::mount(system.as_ptr(), target, none, libc::MS_BIND, none.cast()))?;
                 }
             }
-            if own_user_namespace {
+            if let Some(shared) = &self.user_namespace {
+                // SAFETY: setns takes no pointers, and the child has one thread.
+                check(unsafe { libc::setns(shared.as_raw_fd(), libc::CLONE_NEWUSER) })?;
+            } else if own_user_namespace {
                 // SAFETY: unshare takes no pointers, and the child has one thread.
                 check(unsafe { libc::unshare(libc::CLONE_NEWUSER) })?;
                 write(c"/proc/self/setgroups", b"deny")?;

@@ -19,6 +19,7 @@
 
 mod arrivals;
 mod child;
+mod control;
 mod host_services;
 mod identity;
 mod network;
@@ -29,6 +30,7 @@ mod project;
 mod proxy;
 mod run;
 mod servers;
+mod service;
 mod surroundings;
 mod system_files;
 mod terminal;

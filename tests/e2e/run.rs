@@ -64,6 +64,7 @@ impl<'w> Run<'w> {
             terminal: None,
             system: None,
             surroundings: Surroundings::default(),
+            user_namespace: None,
         };
         let folder = world.path("home");
         Self { world, before, events, environment, folder, stdin: Input::Nothing, stdout: None, stderr: None, birth }
@@ -78,6 +79,19 @@ impl<'w> Run<'w> {
         run.before.extend(["--events".into(), events.clone().into()]);
         run.events = Some(events);
         run
+    }
+
+    /// `netbox proxy serve` with these flags, and nothing else.
+    pub(crate) fn serve(world: &'w World, flags: &[&str]) -> Self {
+        let mut run = Self::new(world, None).program(world.identity.netbox.clone().into_os_string());
+        run.before.extend(["proxy", "serve"].iter().chain(flags).map(OsString::from));
+        run
+    }
+
+    /// In this user namespace, with others.
+    pub fn within(mut self, user_namespace: Option<OwnedFd>) -> Self {
+        self.birth.user_namespace = user_namespace;
+        self
     }
 
     /// The program itself; `exec` then has the arguments alone.

@@ -33,6 +33,11 @@ mod programs;
 mod proxy;
 mod reach;
 mod refuse;
+mod service;
+mod service_attacks;
+mod service_away;
+mod service_cases;
+mod service_crowd;
 mod several;
 mod signals;
 pub mod steps;
@@ -99,6 +104,11 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         environment::TESTS,
         ports::TESTS,
         several::TESTS,
+        service::TESTS,
+        service_attacks::TESTS,
+        service_away::TESTS,
+        service_cases::TESTS,
+        service_crowd::TESTS,
         proxy::TESTS,
         explicit::TESTS,
         without_nf_tables::TESTS,

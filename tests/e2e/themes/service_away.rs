@@ -1,0 +1,231 @@
+//! The shared service dies, comes back, or comes back as somebody who refuses: a sandbox never gains by it.
+
+use std::fs;
+use std::os::unix::net::UnixListener;
+
+use nix::sys::signal::Signal;
+
+use crate::control::frame;
+use crate::outcome::{Outcome, read_events};
+use crate::programs::{CURL, PYTHON, curl, probe};
+use crate::run::{Running, eventually};
+use crate::service::{Service, household};
+use crate::tests;
+use crate::world::World;
+use crate::zone::Host;
+
+tests![
+    without_the_service_there_is_no_network_and_with_the_next_one_there_is needs [CURL],
+    a_tunnel_ends_with_the_service needs [CURL],
+    while_the_service_is_away_nothing_hangs needs [CURL, PYTHON],
+    a_kill_under_load_leaves_no_network_and_no_orphan needs [CURL],
+    a_service_that_ends_in_order_is_one_that_is_away needs [CURL],
+    a_service_that_refuses_the_next_lease_ends_the_run needs [CURL],
+    a_run_ends_as_ever_while_the_service_is_away needs [],
+    what_was_refused_before_the_service_died_still_counts needs [CURL],
+    an_address_of_before_stands_for_no_other_name needs [PYTHON],
+];
+
+/// A sandbox that asks for a page whenever the test writes a line, and says with what status, and curl's exit code.
+const ASKING: &str = r#"while read number; do
+  curl --silent --max-time 20 --output /dev/null --write-out "$number: %{http_code} %{exitcode}\n" "$0" || true
+done"#;
+
+/// Curl's exit code where the name cannot be looked up.
+const NO_NETWORK: &str = "000 6";
+
+fn asking(service: &Service<'_>, host: &Host) -> Running {
+    let url = host.http("/");
+    service.netbox(&["--allow", &host.name]).stdin_open().start(&["sh", "-c", ASKING, &url])
+}
+
+/// Asks once, and waits for what comes of it.
+fn ask(running: &mut Running, number: &str, answer: &str) {
+    running.write(format!("{number}\n").as_bytes());
+    running.wait_for_stdout(&format!("{number}: {answer}\n"));
+}
+
+fn without_the_service_there_is_no_network_and_with_the_next_one_there_is(world: &World) {
+    let host = world.zone().host("service-away");
+    let service = Service::start(world, &[]);
+    let mut running = asking(&service, &host);
+    ask(&mut running, "first", "200 0");
+    let socket = service.kill();
+    running.wait_for_stderr("warning: the service at");
+    let mark = world.mark();
+    ask(&mut running, "second", NO_NETWORK);
+    world.assert_untouched(mark, &host);
+    assert!(fs::symlink_metadata(&socket).is_ok(), "a service that was killed leaves its socket behind");
+    let next = Service::start_at(world, &socket, &[]);
+    running.wait_for_stderr("warning: the service is back");
+    ask(&mut running, "third", "200 0");
+    let outcome = running.finish();
+    outcome.exits_with(0);
+    // Its events go on, under other numbers.
+    let mut numbers: Vec<_> = outcome.decisions(&host.name).iter().map(|event| event["id"].as_u64()).collect();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 2, "{outcome}");
+    next.stop().exits_with(0);
+}
+
+fn a_tunnel_ends_with_the_service(world: &World) {
+    let host = world.zone().host("service-tunnel");
+    let service = Service::start(world, &[]);
+    let stream = host.https("/events?gate=service-tunnel");
+    let running = service.netbox(&["--allow", &host.name]).start(&curl(&["--no-buffer", &stream]));
+    running.wait_for_stdout("data");
+    service.kill();
+    let outcome = running.finish();
+    assert!(matches!(outcome.code, Some(18 | 56)), "the stream breaks off: {outcome}");
+    world.gates().open("service-tunnel");
+}
+
+fn while_the_service_is_away_nothing_hangs(world: &World) {
+    let host = world.zone().host("service-nothing-hangs");
+    let service = Service::start(world, &[]);
+    let address = host.v4().to_string();
+    let [answered, other] = ["80", "5432"].map(|port| probe(world, &["tcp", &address, port, "hello"]).join(" "));
+    let script = format!("echo ready; read go; {answered}; {other}; getent hosts {} || echo no address", host.name);
+    let allow = format!("{address}:*,{}", host.port(80));
+    let mut running = service.netbox(&["--allow", &allow]).stdin_open().start(&["sh", "-c", &script]);
+    running.wait_for_stdout("ready");
+    service.kill();
+    running.wait_for_stderr("warning: the service at");
+    let mark = world.mark();
+    running.write(b"go\n");
+    let outcome = running.finish();
+    outcome.says("reset\nfailed: ENETUNREACH\nno address\n");
+    world.assert_untouched(mark, &host);
+}
+
+fn a_kill_under_load_leaves_no_network_and_no_orphan(world: &World) {
+    let host = world.zone().host("service-load");
+    let service = Service::start(world, &[]);
+    let many = host.http("/[1-100000]");
+    let load = ["--parallel", "--parallel-max", "20", "--output", "/dev/null", &many];
+    let script = ["curl --silent", &load.join(" "), "&", ASKING].join(" ");
+    let mut sandboxes: Vec<_> = (0..4)
+        .map(|_| {
+            let url = host.http("/");
+            service.netbox(&["--allow", &host.name]).stdin_open().start(&["bash", "-c", &script, &url])
+        })
+        .collect();
+    for running in &mut sandboxes {
+        ask(running, "first", "200 0");
+    }
+    let pid = service.running().pid();
+    let socket = service.kill();
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    assert!(children.is_err(), "nothing is left of it: {children:?}");
+    for running in &mut sandboxes {
+        running.wait_for_stderr("warning: the service at");
+    }
+    let mark = world.mark();
+    for running in &mut sandboxes {
+        ask(running, "second", NO_NETWORK);
+    }
+    world.assert_untouched(mark, &host);
+    let next = Service::start_at(world, &socket, &[]);
+    for mut running in sandboxes {
+        running.wait_for_stderr("warning: the service is back");
+        ask(&mut running, "third", "200 0");
+        running.signal(Signal::SIGKILL);
+        assert_eq!(running.finish().signal, Some(9));
+    }
+    next.stop().exits_with(0);
+}
+
+fn a_service_that_ends_in_order_is_one_that_is_away(world: &World) {
+    let host = world.zone().host("service-in-order");
+    let service = Service::start(world, &[]);
+    let mut running = asking(&service, &host);
+    ask(&mut running, "first", "200 0");
+    let socket = service.socket().to_owned();
+    service.stop().exits_with(0);
+    running.wait_for_stderr("warning: the service at");
+    ask(&mut running, "second", NO_NETWORK);
+    let _next = Service::start_at(world, &socket, &[]);
+    running.wait_for_stderr("warning: the service is back");
+    ask(&mut running, "third", "200 0");
+    running.finish().exits_with(0);
+}
+
+/// Somebody with the right to the place listens there, and refuses.
+fn a_service_that_refuses_the_next_lease_ends_the_run(world: &World) {
+    let service = Service::start(world, &[]);
+    let running = service.netbox(&["--mode", "none"]).stdin_open().start(&["sh", "-c", "echo runs; cat"]);
+    running.wait_for_stdout("runs");
+    let socket = service.kill();
+    fs::remove_file(&socket).expect("own folder");
+    let listener = UnixListener::bind(&socket).expect("own folder");
+    let (mut stream, _) = listener.accept().expect("it is called");
+    let refusal = r#"{"type":"refused","reason":"user","text":"nothing for you\u001b[2J any more"}"#;
+    std::io::Write::write_all(&mut stream, &frame(refusal.as_bytes())).expect("it listens");
+    let outcome: Outcome = running.finish();
+    outcome
+        .exits_with(125)
+        .complains("the service refuses: nothing for you\\x1b[2J any more, and the sandbox was ended");
+}
+
+fn a_run_ends_as_ever_while_the_service_is_away(world: &World) {
+    let service = Service::start(world, &[]);
+    let flags = ["--mode", "none"];
+    let sleeping = service.netbox(&[&flags[..], &["--timeout", "5s"]].concat()).start(&["sleep", "60"]);
+    let signalled = service.netbox(&flags).start(&["sleep", "60"]);
+    let mut ending = service.netbox(&flags).stdin_open().start(&["sh", "-c", "echo runs; cat; exit 7"]);
+    ending.wait_for_stdout("runs");
+    service.kill();
+    for running in [&sleeping, &signalled, &ending] {
+        running.wait_for_stderr("warning: the service at");
+    }
+    signalled.signal(Signal::SIGTERM);
+    signalled.finish().exits_with(128 + 15);
+    ending.close_stdin();
+    ending.finish().exits_with(7);
+    sleeping.finish().exits_with(124);
+}
+
+fn what_was_refused_before_the_service_died_still_counts(world: &World) {
+    let host = world.zone().host("service-counted");
+    let service = Service::start(world, &[]);
+    let url = host.http("/");
+    let events = world.fresh_path("events");
+    let words = ["run", "--no-config", "--via", service.via(), "--fail-on-block", "--summary", "always", "--events"];
+    let file = events.to_string_lossy();
+    let words = [&words[..], &[&*file, "--", "sh", "-c", ASKING, &url]].concat();
+    let mut running = world.netbox_words().within(household(world)).stdin_open().start(&words);
+    let told = |count: usize| read_events(&events).iter().filter(|event| event["event"] == "decision").count() >= count;
+    for number in 1..=2 {
+        ask(&mut running, &number.to_string(), "403 0");
+        // The sums follow the line of what they count: with the second line, those of the first have come.
+        assert!(eventually(|| told(number)));
+    }
+    service.kill();
+    running.wait_for_stderr("warning: the service at");
+    running.finish().exits_with(3).complains("refused");
+}
+
+/// A program keeps an address that it looked up, longer than a service lives.
+fn an_address_of_before_stands_for_no_other_name(world: &World) {
+    let (one, other) = (world.zone().host("service-one-name"), world.zone().host("service-other-name"));
+    let service = Service::start(world, &[]);
+    let script = format!(
+        "getent ahostsv4 {} | head -n1; read go; getent ahostsv4 {} | head -n1; getent ahostsv4 {} | head -n1",
+        one.name, other.name, one.name
+    );
+    let flags = ["--allow", &one.name, "--allow", &other.name];
+    let mut running = service.netbox(&flags).stdin_open().start(&["sh", "-c", &script]);
+    running.wait_for_stdout("STREAM");
+    let socket = service.kill();
+    running.wait_for_stderr("warning: the service at");
+    let _next = Service::start_at(world, &socket, &[]);
+    running.wait_for_stderr("warning: the service is back");
+    running.write(b"go\n");
+    let outcome = running.finish();
+    let stdout = outcome.stdout();
+    let mut addresses: Vec<_> = stdout.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(addresses.len(), 3, "{outcome}");
+    addresses.sort_unstable();
+    addresses.dedup();
+    assert_eq!(addresses.len(), 3, "each is another one: {outcome}");
+}
