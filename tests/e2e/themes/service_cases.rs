@@ -101,7 +101,8 @@ fn m013_idle_connections_of_one_sandbox_keep_no_other_out(world: &World) {
     let greedy = Cell::new();
     let _lease = greedy.attached(world, &service, &[&host.name]);
     let before = service.sockets();
-    let idle: Vec<_> = (0..1000).map(|_| greedy.connect().expect("it listens")).collect();
+    // Those that it may not have are reset, some of them before it is known that they were made.
+    let idle: Vec<_> = (0..1000).filter_map(|_| greedy.connect().ok()).collect();
     assert!(eventually(|| service.sockets() >= before + 99), "as many as it may have");
     assert!(service.sockets() <= before + 110, "{} sockets, {before} before", service.sockets());
     service.netbox(&["--allow", &host.name]).exec(&curl(&[&host.http("/")])).exits_with(0).says("hello");
