@@ -91,7 +91,12 @@ pub fn check_closed(path: &Path, metadata: &Metadata) -> Result<(), Refused> {
             shown(path),
             metadata.mode() & 0o7777
         );
-        return Err(Refused::new(text).hint(format!("close it: `chmod go-w {}`", shell_word(path))));
+        // `/tmp` is meant to be open.
+        let hint = match is_shared(metadata) {
+            true => "take a directory of your own".to_owned(),
+            false => format!("close it: `chmod go-w {}`", shell_word(path)),
+        };
+        return Err(Refused::new(text).hint(hint));
     }
     Ok(())
 }

@@ -377,7 +377,8 @@ fn a_proxy_for_other_machines_has_to_be_asked_for(world: &World) {
         .netbox_words()
         .exec(&["proxy", "serve", "--listen", "unix:/tmp/x"])
         .exits_with(125)
-        .complains("may be written to by others");
+        .complains("may be written to by others")
+        .complains("take a directory of your own");
     world.netbox_words().exec(&["proxy", "serve"]).exits_with(2).complains("--listen");
 }
 
