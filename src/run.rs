@@ -28,6 +28,9 @@ use crate::{
 const TIMED_OUT: u8 = 124;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
+/// What no wall of netbox's is about.
+const ROOT: &str = "running as root: files that the command may write decide what root runs outside, such as those in /etc/cron.d, \
+                    /etc/systemd/system and /usr/local/bin, or ~/.bashrc; confine files as well (bwrap), or use a user of its own";
 /// For who waits for an answer from elsewhere.
 pub const NO_NETWORK: &str =
     "there is no network here, but loopback alone, so that nothing of what the policy allows can be reached";
@@ -307,7 +310,7 @@ fn warn(voice: Voice, effective: &Effective) {
     effective.warn(voice);
     effective.warn_inside(voice);
     if netbox_launcher::effective_uid() == 0 {
-        voice.warn("running as root: what the command writes may be run outside by root; confine files as well, or use a user of its own");
+        voice.warn(ROOT);
     }
 }
 

@@ -72,6 +72,10 @@ pub const UNSHARE: Program = Program { name: "unshare", package: "util-linux" };
 
 /// See `Program`.
 pub const APPARMOR_PARSER: Program = Program { name: "apparmor_parser", package: "apparmor" };
+/// With `dpkg-deb`.
+pub const DPKG: Program = Program { name: "dpkg", package: "dpkg" };
+/// See `Program`.
+pub const SU: Program = Program { name: "su", package: "util-linux" };
 /// See `Program`.
 pub const SETPRIV: Program = Program { name: "setpriv", package: "util-linux" };
 

@@ -32,6 +32,7 @@ mod ports;
 mod programs;
 mod proxy;
 mod reach;
+mod real_root;
 mod refuse;
 mod service;
 mod service_attacks;
@@ -86,6 +87,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         nested::TESTS,
         containers::TESTS,
         apparmor::TESTS,
+        real_root::TESTS,
         next_run::TESTS,
         automounts::TESTS,
         trust::TESTS,

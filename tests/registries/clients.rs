@@ -116,6 +116,28 @@ pub const CLIENTS: &[Client] = &[
             assert!(!outcome.stderr.contains("unsandboxed"), "apt kept root: {outcome}");
         },
     },
+    Client {
+        fact: "apt_installs_as_root_with_just_its_hosts_allowed",
+        needs: &["apt-get", "dpkg"],
+        who: As::Root,
+        words: |_, room| {
+            // Downloaded anew each time, and installed on this machine. Root's files are beyond netbox.
+            let archives = room.work.join("archives");
+            fs::create_dir_all(archives.join("partial")).expect("own folder");
+            let archives = format!("Dir::Cache::archives={}", archives.display());
+            let keep = "APT::Keep-Downloaded-Packages=true";
+            let options = ["-o", &archives, "-o", keep, "-o", "Acquire::Retries=0", "-o", "DPkg::Lock::Timeout=60"];
+            words(&[&["apt-get", "install", "--yes", "--reinstall"], &options[..], &[DEBIAN_PACKAGE]].concat())
+        },
+        environment: &[("DEBIAN_FRONTEND", "noninteractive")],
+        preset: Some("@apt"),
+        makes: "deb",
+        shows: |outcome| {
+            assert!(!outcome.stderr.contains("unsandboxed"), "apt kept root: {outcome}");
+            let set_up = format!("Setting up {DEBIAN_PACKAGE} ");
+            assert!(outcome.stdout.contains(&set_up), "dpkg did its part: {outcome}");
+        },
+    },
 ];
 
 fn words(words: &[&str]) -> Vec<String> {

@@ -153,7 +153,8 @@ pub struct Outcome {
     code: Option<i32>,
     /// Whether the file that shows success is there.
     made: bool,
-    stdout: String,
+    /// See there.
+    pub stdout: String,
     /// What it wrote on standard error.
     pub stderr: String,
     events: String,
