@@ -96,8 +96,10 @@ impl Embryo {
                 let terminal = standard.terminal.take();
                 let mut relays = standard.into_relays();
                 relays.extend(passed.into_relays().at(Step::Descriptors, "close_range")?);
-                id_maps::write_outer(pid)?;
-                channels.main.order(Order::Mapped).at(Step::Handshake, "the channel to pid 1")?;
+                let go_on = || channels.main.order(Order::Mapped).at(Step::Handshake, "the channel to pid 1");
+                // Where pid 1 is gone already, what it said is the reason, and not that it is gone.
+                let reason = |failure| last_words(&channels.main).unwrap_or(failure);
+                id_maps::write_outer(pid).and_then(|()| go_on()).map_err(reason)?;
                 watch.lap("namespaces");
                 let (allowed, protected) = (spec.unix_sockets.clone(), spec.protected.clone());
                 Ok(Embryo { init, channels, allowed, relays, terminal, protected, nested, costs: watch.stop() })
@@ -125,7 +127,7 @@ impl Embryo {
                 let mut costs = self.costs;
                 costs.add_text(costs_inside);
                 let relays = Some(Relays::start(self.relays));
-                // The kernel has at least one, or there is no `Listeners`.
+                // There is at least one, or there were no `Listeners`.
                 let inside = listeners.capture[0].as_fd().try_clone_to_owned().at(step, "a listener")?;
                 let Channels { main: channel, supervisor, sockets } = self.channels;
                 let sandbox = Sandbox {
@@ -155,6 +157,22 @@ impl Embryo {
             _ => Err(Failure::outcome(step, "the sandbox's first process ended without a word")),
         }
     }
+}
+
+/// What pid 1 has said of its failure. It says nothing else before it is told to go on.
+fn last_words(channel: &Channel) -> Option<Failure> {
+    if !is_readable(channel) {
+        return None;
+    }
+    match channel.next_report() {
+        Ok(Some((Report::Failed(failure), _))) => Some(failure),
+        _ => None,
+    }
+}
+
+fn is_readable(channel: &Channel) -> bool {
+    let mut polled = [PollFd::new(channel.as_fd().as_fd(), PollFlags::POLLIN)];
+    poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
 /// What pid 1 tells.
@@ -350,7 +368,7 @@ impl Sandbox {
     /// What pid 1 has told. `None`: nothing. To be asked until then whenever [`AsFd::as_fd`] is readable. At the end every
     /// process of the sandbox is gone.
     pub fn news(&mut self) -> Option<News> {
-        while self.has_news() {
+        while is_readable(&self.channel) {
             match self.channel.next_report() {
                 Ok(Some((Report::Stopped { signal, turn }, _))) if turn == self.turn => {
                     return Some(News::Stopped(signal.into()));
@@ -371,11 +389,6 @@ impl Sandbox {
                 report => return self.end(report),
             }
         }
-    }
-
-    fn has_news(&self) -> bool {
-        let mut polled = [PollFd::new(self.channel.as_fd().as_fd(), PollFlags::POLLIN)];
-        poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
     fn end(&mut self, report: nix::Result<Option<(Report, Vec<OwnedFd>)>>) -> Outcome {

@@ -4,6 +4,7 @@
 //! ```text
 //!   host                                         inet
 //!   lo 127.0.0.1 (a server of the host's own)    lo 198.51.100.0/24, 203.0.113.64/26, 10.77.0.0/24,
+//!                                                   203.0.113.128/25, 192.0.2.128/25,
 //!   h0 203.0.113.2/32, 2001:db8:1::2/128            169.254.169.254, 8.8.8.8, 2001:db8:1:80::/64
 //!        default via 192.0.2.1  ───── veth ─────  i0 192.0.2.1, 2001:db8:0:1::1
 //! ```
@@ -42,6 +43,8 @@ route add 203.0.113.2/32 dev i0 src 192.0.2.1
 route add 2001:db8:1::2/128 dev i0
 route add local 198.51.100.0/24 dev lo
 route add local 203.0.113.64/26 dev lo
+route add local 203.0.113.128/25 dev lo
+route add local 192.0.2.128/25 dev lo
 route add local 10.77.0.0/24 dev lo
 route add local 169.254.169.254/32 dev lo
 route add local 8.8.8.8/32 dev lo

@@ -80,6 +80,7 @@ pub const ROWS: &[Row] = &[
     },
     Row { environment: "no Landlock", enter: without!(SYS_landlock_create_ruleset, ENOSYS), says: Works },
     Row { environment: "no keyrings, as in containers", enter: without!(SYS_keyctl, ENOSYS), says: Works },
+    Row { environment: "no home directory", enter: |_, run| run.env("HOME", "/nonexistent"), says: Works },
     Row {
         environment: "a read-only root file system",
         enter: |_, run| run.surroundings(Surroundings::default().read_only("/")),
@@ -170,6 +171,11 @@ pub const ROWS: &[Row] = &[
         says: Weaker("this is inside another netbox, which supervises connects and makes every connection"),
     },
     Row {
+        environment: "no further process (`ulimit -u`, `pids.max`)",
+        enter: without!(SYS_clone3, EAGAIN),
+        says: Refuses(Step::Namespaces, libc::EAGAIN),
+    },
+    Row {
         environment: "`/proc` read-only",
         enter: |_, run| run.surroundings(Surroundings::default().read_only("/proc")),
         says: Refuses(Step::IdMaps, libc::EROFS),
@@ -233,6 +239,20 @@ pub const ROWS: &[Row] = &[
         environment: "Linux before 5.14: no `SO_NETNS_COOKIE`",
         enter: without!(SYS_getsockopt[1 = libc::SOL_SOCKET, 2 = libc::SO_NETNS_COOKIE], ENOPROTOOPT),
         says: Refuses(Step::UnixSockets, libc::ENOPROTOOPT),
+    },
+    Row {
+        environment: "Linux before 5.19: a signal interrupts a trapped call",
+        enter: without!(
+            SYS_seccomp[1 = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV],
+            EINVAL
+        ),
+        says: Works,
+    },
+    Row {
+        environment: "Linux before 6.9: no handles of threads",
+        // PIDFD_THREAD.
+        enter: without!(SYS_pidfd_open[1 = libc::O_EXCL], EINVAL),
+        says: Works,
     },
 ];
 

@@ -104,7 +104,7 @@ pub struct Zone {
 #[derive(Debug, Default)]
 struct Published {
     answers: HashMap<String, Answer>,
-    addresses_given: u8,
+    addresses_given: u16,
 }
 
 impl Zone {
@@ -177,13 +177,21 @@ impl Zone {
         let mut published = self.lock();
         published.addresses_given += 1;
         let number = published.addresses_given;
-        assert!(number < 250, "the test network 198.51.100.0/24 is used up");
-        let v4 = Ipv4Addr::new(198, 51, 100, number);
-        let v6 = Ipv6Addr::new(0x2001, 0xdb8, 1, 0x80, 0, 0, 1, number.into());
-        (v4, v6)
+        let v6 = Ipv6Addr::new(0x2001, 0xdb8, 1, 0x80, 0, 0, 1, number);
+        (nth(number), v6)
     }
 
     fn lock(&self) -> MutexGuard<'_, Published> {
         self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The addresses that tests have for themselves, from 1 on: those of one network after the other (`network`).
+fn nth(number: u16) -> Ipv4Addr {
+    const NETWORKS: [([u8; 3], u8, u8); 3] =
+        [([198, 51, 100], 1, 250), ([203, 0, 113], 129, 254), ([192, 0, 2], 129, 254)];
+    let all = NETWORKS
+        .into_iter()
+        .flat_map(|([a, b, c], first, last)| (first..=last).map(move |host| Ipv4Addr::new(a, b, c, host)));
+    all.into_iter().nth(usize::from(number) - 1).expect("the networks of the tests are used up")
 }

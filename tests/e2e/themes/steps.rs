@@ -22,6 +22,7 @@ use crate::world::World;
 
 tests![
     a_step_that_fails_is_told_and_the_command_does_not_run needs [],
+    what_failed_first_is_told needs [],
     each_mount_that_fails_gives_125 needs [STRACE],
     each_limit_on_descriptors_gives_125 needs [PRLIMIT],
 ];
@@ -138,6 +139,14 @@ fn a_step_that_fails_is_told_and_the_command_does_not_run(world: &World) {
             }
         };
         fails(world, run, step, errno);
+    }
+}
+
+/// Also where netbox notices something else as well: its first process is gone before it is mapped.
+fn what_failed_first_is_told(world: &World) {
+    const NO_DEATH_SIGNAL: &[Refusal] = &[refusal(libc::SYS_prctl, &[(0, libc::PR_SET_PDEATHSIG as u32)], libc::EPERM)];
+    for _ in 0..20 {
+        fails(world, world.netbox(&FLAGS).kernel(Kernel::Refuses(NO_DEATH_SIGNAL)), Step::Handshake, libc::EPERM);
     }
 }
 
