@@ -20,6 +20,8 @@ pub struct Refusal {
     by_ceiling: bool,
     /// Whether another netbox refused what this one permits.
     by_outer: bool,
+    /// Whether it is permitted, and would not arrive at netbox.
+    uncaught: bool,
     address: Option<IpAddr>,
     near: Option<NearMiss>,
 }
@@ -27,7 +29,13 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal for a reason, without a rule. Also for those that the proxy makes: `sni-mismatch`, `limit`, …
     pub fn new(reason: Reason) -> Self {
-        Self { reason, rule: None, by_ceiling: false, by_outer: false, address: None, near: None }
+        Self { reason, rule: None, by_ceiling: false, by_outer: false, uncaught: false, address: None, near: None }
+    }
+
+    /// Of a connection that the policy permits, to a port on which netbox catches none: where the kernel has no nf_tables, it
+    /// does not listen on as many ports as a rule may cover.
+    pub fn uncaught() -> Self {
+        Self { uncaught: true, ..Self::new(Reason::Unsupported) }
     }
 
     /// The same, by the rule that decided.
@@ -87,6 +95,11 @@ impl Refusal {
         self.by_outer
     }
 
+    /// See [`uncaught`](Self::uncaught).
+    pub fn is_uncaught(&self) -> bool {
+        self.uncaught
+    }
+
     /// The address that was judged, if it was [`Policy::vet`](crate::Policy::vet) that refused.
     pub fn address(&self) -> Option<IpAddr> {
         self.address
@@ -102,6 +115,13 @@ impl Refusal {
             return None;
         }
         let port = target.port();
+        if self.uncaught {
+            // The port of a rule that has no other is caught.
+            return match target.host() {
+                Host::Name(name) => Some(format!("{name}:{port}")),
+                Host::Address(address) => address_rule(*address, port),
+            };
+        }
         match self.reason {
             Reason::NotListed | Reason::PortNotListed | Reason::AddressNotListed => match target.host() {
                 Host::Name(name) if self.reason == Reason::NotListed && is_default(port) => Some(name.to_string()),

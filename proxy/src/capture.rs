@@ -62,7 +62,7 @@ pub(crate) fn may_be_made(session: &Session, destination: SocketAddr, who: impl 
     let target = pipeline::target(session, Host::from_ip(destination.ip()), port, Via::Capture);
     let refusal = match pipeline::decide(session, &session.policy(), &target) {
         Decision::Allow(_) if arrives => return true,
-        Decision::Allow(_) => Refusal::new(Reason::Unsupported),
+        Decision::Allow(_) => Refusal::uncaught(),
         Decision::Refuse(refusal) => refusal,
     };
     let origin = Origin::known(session.events.are_written().then(who).flatten());

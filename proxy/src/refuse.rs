@@ -52,6 +52,10 @@ pub fn sentence(target: &str, refusal: &Refusal) -> String {
     if refusal.is_by_outer() {
         return format!("`{target}` is refused by the netbox around this one: {} ({reason})", explanation(reason));
     }
+    if refusal.is_uncaught() {
+        let why = "without nf_tables, netbox catches connections on some ports only";
+        return format!("`{target}` is refused: {why} ({reason})");
+    }
     match refusal.ceiling() {
         Some(place) => format!("`{target}` is refused: it is outside the ceiling of {place} ({reason})"),
         None => format!("`{target}` is refused: {} ({reason})", explanation(reason)),

@@ -176,7 +176,10 @@ fn a_port_that_there_is_no_room_for_is_refused_and_told(world: &World) {
     let outcome = run(world, &["--allow", &rule], &probe(world, &["tcp", &host.name, "50000", "hello"]));
     assert_eq!(outcome.stdout(), "failed: EACCES\n", "{outcome}");
     outcome.refused(&host.name, 50000, "unsupported");
-    outcome.complains("unsupported");
+    outcome.complains(&format!("to allow it: --allow '{}:50000'", host.name));
+    let narrow = host.port(50000);
+    run(world, &["--allow", &rule, "--allow", &narrow], &probe(world, &["tcp", &host.name, "50000", "hello"]))
+        .decided("error", &host.name, 50000, "refused");
 }
 
 /// Not by the ports on which netbox listens on every address, those of the sandbox itself included, whatever a rule says.
