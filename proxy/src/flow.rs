@@ -18,6 +18,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use netbox_config::service::TokenHash;
 use netbox_config::{HostPort, Target};
@@ -56,6 +57,7 @@ impl Flows {
             bearer,
             flows: Arc::clone(&self.live),
             quota: Arc::clone(quota),
+            since: Instant::now(),
             seen: Mutex::default(),
             revoked: AtomicBool::new(false),
             waker: Mutex::default(),
@@ -100,6 +102,7 @@ pub(crate) struct Flow {
     flows: Arc<Live>,
     /// Its tenant's.
     quota: Arc<Quota>,
+    since: Instant,
     seen: Mutex<Seen>,
     revoked: AtomicBool,
     /// Whoever waits for the revocation.
@@ -169,6 +172,11 @@ impl Flow {
     /// The token with which it was opened.
     pub(crate) fn bearer(&self) -> Option<TokenHash> {
         self.bearer
+    }
+
+    /// When it was accepted.
+    pub(crate) fn since(&self) -> Instant {
+        self.since
     }
 
     /// What is known of it.

@@ -67,7 +67,7 @@ pub use judged::ANSWERED_PORTS;
 pub use nesting::Outer;
 pub use published::{MakeSocket, Published};
 pub use refuse::sentence;
-pub use serve::{Listeners, serve, serve_until};
+pub use serve::{Listeners, serve, serve_until, serve_while_open};
 pub use session::{Limits, Session};
 pub use tally::Tally;
 pub use turns::Asked;

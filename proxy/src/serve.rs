@@ -111,6 +111,21 @@ pub async fn serve_until(
     listeners: Listeners,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
+    serve_while_open(session, listeners, pending(), stop).await
+}
+
+/// The same for listeners that may be closed while the session goes on: once `closed` is done, no more is accepted, and the
+/// connections that there are live on until `stop`.
+///
+/// # Errors
+///
+/// As [`serve`].
+pub async fn serve_while_open(
+    session: Arc<Session>,
+    listeners: Listeners,
+    closed: impl Future<Output = ()>,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
     let mut names = JoinSet::new();
     for socket in listeners.dns_udp {
         socket.set_nonblocking(true)?;
@@ -137,6 +152,7 @@ pub async fn serve_until(
     let drained = tokio::select! {
         biased;
         () = session.drained() => true,
+        () = closed => true,
         () = &mut stop => false,
         () = accept_all(&session, &listeners, &mut connections) => false,
     };

@@ -209,6 +209,7 @@ async fn carry(
         uid: Some(peer.uid),
         pid: Some(peer.pid),
         name: attach.argv0,
+        asked: Some((peer.clone(), attach.policy)),
         session: Arc::clone(&session),
         since: SystemTime::now(),
     });

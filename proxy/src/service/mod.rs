@@ -27,4 +27,5 @@ pub mod credentials;
 pub mod handed;
 pub mod outlet;
 pub mod registry;
+pub mod status;
 pub mod wire;

@@ -4,7 +4,14 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use serde::{Deserialize, Serialize};
+
+use netbox_config::AskedPolicy;
+
+use super::attach::Peer;
+use crate::metrics::{Label, MOST_LABELS, Reading};
 use crate::session::Session;
+use crate::tally::Tally;
 
 /// Everybody who is carried. A clone is another handle on the same.
 #[derive(Clone, Default)]
@@ -14,6 +21,8 @@ pub struct Registry(Arc<Mutex<Tables>>);
 struct Tables {
     next: u64,
     tenants: BTreeMap<u64, Arc<Tenant>>,
+    /// What those did that are carried no more.
+    gone: BTreeMap<Label, Tally>,
     /// The network namespaces of attached sandboxes.
     networks: HashSet<u64>,
 }
@@ -28,6 +37,8 @@ pub struct Tenant {
     pub pid: Option<i32>,
     /// What it calls itself: the first word of a sandbox's command, the name of a role. Text of any kind.
     pub name: String,
+    /// What a sandbox asked for, and as whom, so that what it is granted can be found anew.
+    pub asked: Option<(Peer, AskedPolicy)>,
     /// See there.
     pub session: Arc<Session>,
     /// When it came.
@@ -35,7 +46,8 @@ pub struct Tenant {
 }
 
 /// Which kind of tenant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum TenantKind {
     /// A sandbox that attached.
     Sandbox,
@@ -82,6 +94,29 @@ impl Registry {
         self.tables().tenants.iter().map(|(number, tenant)| (*number, Arc::clone(tenant))).collect()
     }
 
+    /// What everybody has done, also those who are carried no more, and how much of that is going on: by label, in their
+    /// order.
+    #[must_use]
+    pub fn readings(&self) -> Vec<Reading> {
+        let tables = self.tables();
+        let mut readings: BTreeMap<Label, Reading> = BTreeMap::new();
+        // Both at once: who leaves meanwhile is in one of them.
+        let mut add = |label: Label, tenants: usize, open: usize, tally: &Tally| {
+            let is_new = !readings.contains_key(&label);
+            let label = if is_new && readings.len() >= MOST_LABELS { Label::Others } else { label };
+            let empty = || Reading { label: label.clone(), tenants: 0, open: 0, tally: Tally::default() };
+            let reading = readings.entry(label.clone()).or_insert_with(empty);
+            reading.tenants += tenants;
+            reading.open += open;
+            reading.tally.add(tally);
+        };
+        tables.gone.iter().for_each(|(label, tally)| add(label.clone(), 0, 0, tally));
+        for tenant in tables.tenants.values() {
+            add(tenant.label(), 1, tenant.session.connections(), &tenant.session.tally());
+        }
+        readings.into_values().collect()
+    }
+
     /// The right to carry a network namespace. `None`: it is carried already.
     #[must_use]
     pub fn claim(&self, network: u64) -> Option<Claim> {
@@ -90,6 +125,19 @@ impl Registry {
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tenant {
+    /// Under what it counts.
+    #[must_use]
+    pub fn label(&self) -> Label {
+        match (self.kind, self.uid) {
+            (TenantKind::Sandbox, Some(uid)) => Label::User(uid),
+            (TenantKind::Sandbox, None) => Label::Others,
+            (TenantKind::Role, _) => Label::Role(self.name.clone()),
+            (TenantKind::Default, _) => Label::Default,
+        }
     }
 }
 
@@ -103,7 +151,15 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let tenant = self.registry.tables().tenants.remove(&self.number);
+        let mut tables = self.registry.tables();
+        let tenant = tables.tenants.remove(&self.number);
+        if let Some(tenant) = &tenant {
+            let label = tenant.label();
+            let is_kept = tables.gone.contains_key(&label) || tables.gone.len() < MOST_LABELS;
+            let label = if is_kept { label } else { Label::Others };
+            tables.gone.entry(label).or_default().add(&tenant.session.tally());
+        }
+        drop(tables);
         // With the table open to others: what ends with it may be much.
         drop(tenant);
     }

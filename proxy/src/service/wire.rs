@@ -28,6 +28,7 @@ use netbox_config::AskedPolicy;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::status::Status;
 use crate::events::Summary;
 
 /// The version of the protocol.
@@ -227,6 +228,13 @@ pub enum Told {
         /// How many lines of events were dropped.
         events_dropped: u64,
     },
+    /// How the service is.
+    Status(Box<Status>),
+    /// What was asked for is done. The last frame.
+    Done {
+        /// What was done, in words.
+        text: String,
+    },
     /// The service's owner has ended this sandbox's lease. The last frame.
     Revoked {
         /// Why, in words.
@@ -274,6 +282,8 @@ pub enum RefusedFor {
     Draining,
     /// This service cannot do that.
     Unsupported,
+    /// It was tried, and did not work.
+    Failed,
 }
 
 /// How much was allowed and refused so far.
@@ -464,6 +474,7 @@ impl fmt::Display for RefusedFor {
             Self::Limit => "limit",
             Self::Timeout => "timeout",
             Self::Draining => "draining",
+            Self::Failed => "failed",
             Self::Unsupported => "unsupported",
         })
     }
