@@ -63,6 +63,9 @@ fn main() -> ExitCode {
         cli::Command::Untrust(arguments) => policy::untrust(&arguments),
         cli::Command::Doctor(arguments) => doctor::doctor(&arguments),
         cli::Command::Proxy(cli::ProxyCommand::Serve(arguments)) => service::serve(&arguments),
+        cli::Command::Proxy(cli::ProxyCommand::Status(arguments)) => service::status(&arguments),
+        cli::Command::Proxy(cli::ProxyCommand::Reload(arguments)) => service::reload(&arguments),
+        cli::Command::Proxy(cli::ProxyCommand::Drain(arguments)) => service::drain(&arguments),
         cli::Command::Completions(arguments) => generate::completions(&arguments),
         cli::Command::Man(arguments) => generate::man(&arguments),
     });

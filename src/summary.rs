@@ -72,7 +72,7 @@ fn reached(text: &mut String, summary: &Summary) {
 }
 
 /// Bytes as a person reads them: `512 B`, `1.4 kB`, `12 MB`.
-fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     let units = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
     let power = bytes.checked_ilog(1000).unwrap_or(0);
     let (unit, scale) = (units[power as usize], 1000_u64.pow(power));

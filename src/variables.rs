@@ -62,7 +62,11 @@ pub const VARIABLES: [Variable; 10] = [
         meaning: "As `--allow-weaker`, separated by commas, for an image of a container. They add to those of the flag.",
     },
     Variable { name: EVENTS, commands: &["run", "proxy serve"], meaning: "As `--events`, which wins over it." },
-    Variable { name: VIA, commands: &["run"], meaning: "As `--via`, which wins over it." },
+    Variable {
+        name: VIA,
+        commands: &["run", "proxy status", "proxy reload", "proxy drain"],
+        meaning: "As `--via`, which wins over it.",
+    },
     Variable {
         name: INSIDE,
         commands: &["run"],

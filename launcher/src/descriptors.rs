@@ -66,6 +66,17 @@ pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     Ok(sys::duplicate(number)?)
 }
 
+/// The same, and the caller's number is closed: nothing else of this process uses it, and no program that it starts gets
+/// it.
+///
+/// # Errors
+/// `EBADF`: no such descriptor is open.
+pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
+    let own = inherited(number)?;
+    nix::unistd::close(number)?;
+    Ok(own)
+}
+
 /// The three standard descriptors as the command will have them.
 pub(crate) struct Standard {
     /// What stands in for the number, where it is not inherited as it is.

@@ -44,7 +44,7 @@ mod terminal;
 
 pub use command::Spec;
 pub use costs::Costs;
-pub use descriptors::{close_inherited, inherited, is_open};
+pub use descriptors::{close_inherited, inherited, is_open, take_inherited};
 pub use devices::{Device, NoDevice};
 pub use error::{Failure, Step};
 pub use further_sockets::SocketMaker;

@@ -6,7 +6,7 @@
 //! than [`MAX_AGE`].
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use netbox_config::{HostFacts, IpNet};
@@ -17,15 +17,32 @@ use nix::sys::socket::SockaddrStorage;
 /// How old the facts may be when they are used.
 pub const MAX_AGE: Duration = Duration::from_secs(1);
 
+/// Where a process listens at the moment. A clone is another handle on the same.
+#[derive(Clone, Debug, Default)]
+pub struct Listening(Arc<RwLock<Arc<Vec<SocketAddr>>>>);
+
+impl Listening {
+    /// From now on it listens there. Before anything is accepted there, so that no connection that was allowed leads to it.
+    pub fn set(&self, addresses: Vec<SocketAddr>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(addresses);
+    }
+
+    fn now(&self) -> Arc<Vec<SocketAddr>> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 /// The facts about this host, kept fresh.
 pub struct Facts {
     listeners: Vec<SocketAddr>,
+    listening: Listening,
     /// None until they are asked for: a sandbox that connects to nothing need not wait for them.
     latest: Mutex<Option<Snapshot>>,
 }
 
 struct Snapshot {
     gathered: Instant,
+    listening: Arc<Vec<SocketAddr>>,
     facts: Arc<HostFacts>,
 }
 
@@ -33,7 +50,13 @@ impl Facts {
     /// The facts of this host. `listeners` are netbox's own, which no connection may reach.
     #[must_use]
     pub fn new(listeners: Vec<SocketAddr>) -> Self {
-        Self { listeners, latest: Mutex::new(None) }
+        Self { listeners, listening: Listening::default(), latest: Mutex::new(None) }
+    }
+
+    /// The same for a process that may listen elsewhere later.
+    #[must_use]
+    pub fn beside(self, listening: Listening) -> Self {
+        Self { listening, ..self }
     }
 
     /// These facts, for ever.
@@ -42,19 +65,27 @@ impl Facts {
         // Gathered in the future, so never old.
         let gathered = Instant::now() + Duration::from_secs(1 << 30);
         let listeners = facts.listeners.clone();
-        Self { listeners, latest: Mutex::new(Some(Snapshot { gathered, facts: Arc::new(facts) })) }
+        let listening = Listening::default();
+        let snapshot = Snapshot { gathered, listening: listening.now(), facts: Arc::new(facts) };
+        Self { listeners, listening, latest: Mutex::new(Some(snapshot)) }
     }
 
     /// The facts, at most [`MAX_AGE`] old. Where the kernel cannot be asked (no descriptor left), the last ones stay in
     /// force.
     pub fn current(&self) -> Arc<HostFacts> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        let facts = match latest.as_ref() {
-            Some(last) if last.gathered.elapsed() < MAX_AGE => return Arc::clone(&last.facts),
-            Some(last) => gather(&self.listeners).map_or_else(|_| Arc::clone(&last.facts), Arc::new),
-            None => Arc::new(gather(&self.listeners).unwrap_or_else(|_| nothing_known(&self.listeners))),
-        };
-        *latest = Some(Snapshot { gathered: Instant::now(), facts: Arc::clone(&facts) });
+        let listening = self.listening.now();
+        let is_fresh = |last: &&Snapshot| last.gathered.elapsed() < MAX_AGE && Arc::ptr_eq(&last.listening, &listening);
+        if let Some(last) = latest.as_ref().filter(is_fresh) {
+            return Arc::clone(&last.facts);
+        }
+        let listeners = [&self.listeners[..], &listening[..]].concat();
+        let facts = Arc::new(match (gather(&listeners), latest.as_ref()) {
+            (Ok(facts), _) => facts,
+            (Err(_), Some(last)) => HostFacts { listeners, ..(*last.facts).clone() },
+            (Err(_), None) => nothing_known(&listeners),
+        });
+        *latest = Some(Snapshot { gathered: Instant::now(), listening, facts: Arc::clone(&facts) });
         facts
     }
 }
@@ -219,6 +250,18 @@ mod tests {
         assert!(Arc::ptr_eq(&facts.current(), &current));
         age(&facts, MAX_AGE);
         assert!(!Arc::ptr_eq(&facts.current(), &current));
+    }
+
+    #[test]
+    fn a_new_listener_counts_at_once() {
+        let (one, other) = (SocketAddr::from(([127, 0, 0, 1], 1)), SocketAddr::from(([127, 0, 0, 1], 2)));
+        let listening = Listening::default();
+        let facts = Facts::new(vec![one]).beside(listening.clone());
+        assert_eq!(facts.current().listeners, [one]);
+        listening.set(vec![other]);
+        assert_eq!(facts.current().listeners, [one, other]);
+        listening.set(Vec::new());
+        assert_eq!(facts.current().listeners, [one]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What can be typed. No I/O: the meaning of it is resolved elsewhere.
 
+mod ask;
 mod events;
 mod learn;
 mod policy;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use ask::{AskArguments, StatusArguments};
 pub use events::EventDestination;
 pub use learn::LearnArguments;
 pub use policy::{PolicyArguments, ProjectArguments, TrustArguments, UntrustArguments};
@@ -87,9 +89,28 @@ pub enum PolicyCommand {
 
 #[derive(Debug, Subcommand)]
 pub enum ProxyCommand {
-    /// Serve HTTP CONNECT, HTTP and SOCKS5 on one port, for any program on this machine, until SIGINT or SIGTERM
+    /// Serve sandboxes that were started with `netbox run --via`, and programs that are told of a proxy, until SIGINT or SIGTERM
+    ///
+    /// The proxy speaks HTTP CONNECT, HTTP and SOCKS5 on one port. Where to listen can also stand in `[service]` of a policy file, or
+    /// come from systemd as sockets that outlive the service.
     #[command(after_long_help = SERVE_EXIT_CODES)]
     Serve(ServeArguments),
+    /// Tell how the service is: who is carried, what is open, what was refused
+    ///
+    /// Whoever runs the service, and root, sees everything; other users see their own sandboxes.
+    #[command(after_long_help = ASK_EXIT_CODES)]
+    Status(StatusArguments),
+    /// Have the service read its files anew
+    ///
+    /// Connections that are no longer allowed are ended, and the others are not touched. If a file is wrong, what is wrong is told,
+    /// and the policy that is in force stays so.
+    #[command(after_long_help = ASK_EXIT_CODES)]
+    Reload(AskArguments),
+    /// Have the service end, once what is open has finished
+    ///
+    /// No more connections are taken from now on. What has not finished when the time of `--drain-timeout` is over is ended.
+    #[command(after_long_help = ASK_EXIT_CODES)]
+    Drain(AskArguments),
 }
 
 const RUN_EXIT_CODES: &str = "\
@@ -101,7 +122,12 @@ Signals: what netbox is sent, the command gets. At a terminal it has one of its 
 Ctrl-Z are for it. Without a terminal, the second Ctrl-C (SIGINT) within two seconds is followed by SIGTERM, and the third ends \
 the sandbox, with exit code 130.";
 const SERVE_EXIT_CODES: &str = "\
-Exit codes: 0 if SIGINT, SIGTERM or SIGHUP ended it; 125 if netbox failed; 2 for wrong usage.";
+Exit codes: 0 if SIGINT, SIGTERM or `netbox proxy drain` ended it; 125 if netbox failed; 2 for wrong usage.
+
+Signals: SIGHUP has the files read anew. SIGINT and SIGTERM let what is open finish, for as long as `--drain-timeout` says; the \
+second one ends it at once.";
+const ASK_EXIT_CODES: &str = "\
+Exit codes: 0 if it was done; 125 if it was not, or nobody could be asked; 2 for wrong usage.";
 const LEARN_EXIT_CODES: &str = "\
 Exit codes: as `netbox run`; 125 also if the file cannot be written.";
 const CHECK_EXIT_CODES: &str = "\

@@ -1,14 +1,16 @@
 //! `netbox proxy serve`.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use netbox_config::service::ListenAddress;
 
 use super::{PolicyArguments, When};
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct ServeArguments {
     #[command(flatten)]
     pub policy: PolicyArguments,
@@ -18,7 +20,7 @@ pub struct ServeArguments {
     ///
     /// Repeatable. With port 0 the system chooses one; the address is said on stderr. The directory of a unix socket is made
     /// where it is missing, and has to be closed to others.
-    #[arg(long, required = true, value_name = "ADDRESS:PORT|unix:PATH", value_parser = listen_address)]
+    #[arg(long, value_name = "ADDRESS:PORT|unix:PATH", value_parser = listen_address)]
     pub listen: Vec<ListenAddress>,
 
     /// Let `--listen` take addresses that other machines can reach
@@ -26,6 +28,16 @@ pub struct ServeArguments {
     /// There is no authentication: whoever reaches the port can use the proxy.
     #[arg(long)]
     pub listen_any: bool,
+
+    /// Serve `/metrics`, `/healthz` and `/readyz` there, over HTTP
+    ///
+    /// The tenants are told apart for whoever has the token of an admin role; for all others there are sums.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics: Option<SocketAddr>,
+
+    /// How long what is open has to finish once the service is told to end; 30 seconds if nothing is said
+    #[arg(long, value_name = "DURATION", value_parser = netbox_config::parse_duration)]
+    pub drain_timeout: Option<Duration>,
 
     /// Write events there, as JSON lines: a file, or a descriptor that netbox inherited
     ///
@@ -77,6 +89,5 @@ mod tests {
         {
             assert!(serve(bad).is_err(), "{bad}");
         }
-        assert!(Cli::try_parse_from(["netbox", "proxy", "serve"]).is_err());
     }
 }

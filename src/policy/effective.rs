@@ -20,7 +20,6 @@ pub struct Effective {
     /// What derived presets leave out, and why, in words.
     pub notes: Vec<String>,
     /// What it was made from: a service has tenants besides.
-    #[allow(dead_code)]
     pub layers: Layers,
 }
 

@@ -13,28 +13,33 @@
 //!    user's alone, since whoever hands a listener over can have it hold up the thread that accepts on it.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use netbox_config::{AskedPolicy, Granted, Policy};
+use netbox_config::{AskedPolicy, Granted, Mode, Policy};
 use netbox_launcher::peer::{self, Namespace};
 use netbox_proxy::events::{Events, Outlet, SessionId};
-use netbox_proxy::facts::Facts;
+use netbox_proxy::facts::{Facts, Listening};
 use netbox_proxy::service::attach::{self, Host, Lane, Peer, REQUEST_DEADLINE, UserNamespace};
 use netbox_proxy::service::channel::{self, ChannelError, Receiver, Sender};
 use netbox_proxy::service::handed::Networks;
 use netbox_proxy::service::registry::Registry;
-use netbox_proxy::service::wire::{LONGEST, Refused, RefusedFor, What};
+use netbox_proxy::service::wire::What::{Attach, Drain, Reload, Status, Watch};
+use netbox_proxy::service::wire::{LONGEST, Refused, RefusedFor, Told, What, encode};
 use netbox_proxy::{Listeners, Session};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::task::{JoinSet, block_in_place};
 use tokio::time::{sleep, timeout};
 
 use super::grants::Grants;
 use super::lanes::Lanes;
+use super::service::Service;
+use super::socket::ControlSocket;
 use crate::say::{self, Voice};
 use crate::session;
 
@@ -47,20 +52,27 @@ const MOST_SILENT_OF_A_USER: usize = 64;
 /// How long nothing is accepted after an error that would come again at once, such as no descriptor left.
 const REST: Duration = Duration::from_millis(50);
 
+/// How often whoever watches is told.
+const WATCH: Duration = Duration::from_secs(1);
+
 /// Of all descriptors, one sandbox's connections may take this part.
 const PART_OF_A_SANDBOX: u64 = 8;
 
 /// The service, for those who connect to its socket.
 pub struct Control {
-    registry: Registry,
-    grants: Grants,
+    service: Arc<Service>,
+    grants: RwLock<Arc<Grants>>,
+    /// Counts the grants that were replaced.
+    generation: AtomicU64,
     networks: Networks,
     user_namespace: Namespace,
     own_uid: u32,
     lanes: Lanes,
     counts: Mutex<HashMap<u32, Count>>,
     /// Where the service itself listens: no connection may lead there.
-    own_addresses: Vec<SocketAddr>,
+    listening: Listening,
+    /// Ends all conversations.
+    stop: watch::Sender<bool>,
     voice: Voice,
 }
 
@@ -77,9 +89,9 @@ impl Control {
     /// # Errors
     /// The kernel does not tell one network namespace from another.
     pub fn new(
-        registry: Registry,
-        grants: Grants,
-        own_addresses: Vec<SocketAddr>,
+        service: Arc<Service>,
+        grants: Arc<Grants>,
+        listening: Listening,
         voice: Voice,
     ) -> Result<Arc<Self>, String> {
         let own = peer::own_network().map_err(|error| {
@@ -88,23 +100,34 @@ impl Control {
         let user_namespace =
             Namespace::own_user().map_err(|error| format!("cannot look at `/proc/self/ns/user`: {error}"))?;
         Ok(Arc::new(Self {
-            registry,
-            grants,
+            service,
+            grants: RwLock::new(grants),
+            generation: AtomicU64::new(0),
             networks: Networks { own, of: peer::network_of },
             user_namespace,
             own_uid: netbox_launcher::effective_uid(),
             lanes: Lanes::new(Handle::current()),
             counts: Mutex::default(),
-            own_addresses,
+            listening,
+            stop: watch::Sender::new(false),
             voice,
         }))
     }
 
-    /// Serves those who connect until dropped, which ends what they have attached.
-    pub async fn serve(self: Arc<Self>, listener: UnixListener) {
-        let mut conversations = JoinSet::new();
+    /// Serves those who connect until `closed` is done, and those who have connected until the end. `held`: the socket's name,
+    /// which is given back when nobody may connect any more.
+    pub async fn serve(
+        self: Arc<Self>,
+        listener: UnixListener,
+        held: Option<ControlSocket>,
+        closed: impl Future<Output = ()>,
+    ) {
+        let (mut conversations, mut stop) = (JoinSet::new(), self.stop.subscribe());
+        let mut closed = pin!(closed);
         loop {
             tokio::select! {
+                biased;
+                () = &mut closed => break,
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => drop(conversations.spawn(Arc::clone(&self).converse(stream))),
                     Err(error) => {
@@ -115,6 +138,46 @@ impl Control {
                 Some(_) = conversations.join_next() => {}
             }
         }
+        // The name before the socket: whoever finds it finds somebody who listens.
+        drop(held);
+        drop(listener);
+        // An error says that nobody is left to say so.
+        let _ = stop.wait_for(|stop| *stop).await;
+        conversations.shutdown().await;
+    }
+
+    /// Ends all conversations, and what was attached by them.
+    pub fn end(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Grants what these say from now on, also to those who are carried already. How many connections that ends.
+    pub fn grant_anew(&self, grants: Arc<Grants>) -> usize {
+        *self.grants.write().unwrap_or_else(PoisonError::into_inner) = grants;
+        // After they are in force, and before anybody is looked for: who joins meanwhile sees one or the other.
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        let tenants = self.service.registry().tenants();
+        let asked = tenants.iter().filter_map(|(_, tenant)| Some((tenant.asked.as_ref()?, &tenant.session)));
+        asked.map(|((peer, asked), session)| self.grant_again(peer, asked, session)).sum()
+    }
+
+    /// Puts what a user is granted now in the place of what it was. How many connections that ends.
+    fn grant_again(&self, peer: &Peer, asked: &AskedPolicy, session: &Session) -> usize {
+        let granted = block_in_place(|| self.grants().held(peer)).and_then(|held| {
+            session.quota().set(&held.limits);
+            let granted = asked.grant(std::slice::from_ref(&held.bound));
+            granted.map_err(|error| Refused::new(RefusedFor::Malformed, error.to_string()))
+        });
+        let nothing = || Policy::new(Mode::None, Vec::new(), Vec::new());
+        match granted.map(|granted| granted.policy).or_else(|_| nothing()) {
+            Ok(policy) => session.replace_policy(Arc::new(policy)),
+            // A policy without rules has none that is wrong.
+            Err(_) => 0,
+        }
+    }
+
+    fn grants(&self) -> Arc<Grants> {
+        Arc::clone(&self.grants.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     async fn converse(self: Arc<Self>, stream: UnixStream) {
@@ -152,15 +215,65 @@ impl Control {
             Ok(Err(ChannelError::Wire(error))) => Err(error.into()),
             Ok(Ok(Some(frame))) => frame.read_hello().map_err(Refused::from),
         };
-        let refused = match wanted.map(|hello| hello.what) {
-            Ok(What::Attach) => return attach::attach(self, peer, receiver, sender, || counted.speak()).await,
-            Ok(What::Status | What::Watch | What::Reload | What::Drain) => {
-                Refused::new(RefusedFor::Unsupported, "this service cannot do that")
+        let asked = match wanted.map(|hello| hello.what) {
+            Ok(What::Attach) if self.service.is_draining() => {
+                Err(Refused::new(RefusedFor::Draining, "the service is about to end"))
             }
-            Err(refused) => refused,
+            Ok(What::Attach) => return attach::attach(self, peer, receiver, sender, || counted.speak()).await,
+            Ok(what) => {
+                counted.speak();
+                self.answer(peer, what, receiver, &sender).await
+            }
+            Err(refused) => Err(refused),
         };
-        attach::refuse(&sender, refused.clone()).await;
-        Err(refused)
+        if let Err(refused) = &asked {
+            attach::refuse(&sender, refused.clone()).await;
+        }
+        asked
+    }
+
+    /// Answers what is no request to attach.
+    async fn answer(&self, peer: &Peer, what: What, mut receiver: Receiver, sender: &Sender) -> Result<(), Refused> {
+        // Root's processes may not be looked at by others, and root may do anything on this machine.
+        let is_here =
+            peer.user_namespace == UserNamespace::Own || peer.uid == 0 && peer.user_namespace == UserNamespace::Untold;
+        if !is_here {
+            let text = "who asks is in another user namespace than the service, or that cannot be told";
+            return Err(Refused::new(RefusedFor::Namespace, text));
+        }
+        let is_owner = peer.uid == self.own_uid || peer.uid == 0;
+        let told = match what {
+            Status => return self.tell_status(peer, is_owner, sender).await,
+            Watch => {
+                let telling = async {
+                    loop {
+                        self.tell_status(peer, is_owner, sender).await?;
+                        sleep(WATCH).await;
+                    }
+                };
+                // Nothing more is to come: what does, or the end, is the end.
+                return tokio::select! {
+                    told = telling => told,
+                    _ = receiver.receive(LONGEST) => Ok(()),
+                };
+            }
+            _ if !is_owner => {
+                return Err(Refused::new(RefusedFor::User, "that is for whoever runs the service, and for root"));
+            }
+            Reload => self.service.reload().await.map_err(|why| Refused::new(RefusedFor::Failed, why))?,
+            Drain => self.service.drain().await,
+            Attach => return Ok(()),
+        };
+        tell(sender, &Told::Done { text: told }).await;
+        Ok(())
+    }
+
+    async fn tell_status(&self, peer: &Peer, is_owner: bool, sender: &Sender) -> Result<(), Refused> {
+        let status = self.service.status((!is_owner).then_some(peer.uid));
+        match tell(sender, &Told::Status(Box::new(status))).await {
+            true => Ok(()),
+            false => Err(Refused::new(RefusedFor::Timeout, "the answer is not read")),
+        }
     }
 
     /// Who is at the other end.
@@ -185,7 +298,20 @@ impl Host for Control {
     }
 
     fn registry(&self) -> &Registry {
-        &self.registry
+        self.service.registry()
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
+    }
+
+    fn joined(&self, peer: &Peer, asked: &AskedPolicy, session: &Session, generation: u64) {
+        if self.generation() != generation {
+            self.grant_again(peer, asked, session);
+        }
+        if self.service.is_draining() {
+            session.drain();
+        }
     }
 
     fn is_own_user_namespace(&self, handle: &OwnedFd) -> bool {
@@ -194,7 +320,7 @@ impl Host for Control {
 
     fn grant(&self, peer: &Peer, asked: &AskedPolicy) -> Result<Granted, Refused> {
         // Names may have to be looked up in a directory.
-        let held = block_in_place(|| self.grants.held(peer))?;
+        let held = block_in_place(|| self.grants().held(peer))?;
         let granted = asked.grant(std::slice::from_ref(&held.bound));
         granted.map_err(|error| Refused::new(RefusedFor::Malformed, error.to_string()))
     }
@@ -202,12 +328,13 @@ impl Host for Control {
     fn session(&self, peer: &Peer, policy: Arc<Policy>, events: Events, listeners: &Listeners) -> Session {
         let caught_ports = listeners.caught_ports();
         let inside = netbox_launcher::own_addresses(caught_ports.as_deref().unwrap_or_default());
-        let own = [listeners.addresses(), inside, self.own_addresses.clone()].concat();
-        let mut session = Session::new(Arc::new(session::names(policy)), events, Facts::new(own));
+        let facts = Facts::new([listeners.addresses(), inside].concat()).beside(self.listening.clone());
+        let mut session = Session::new(Arc::new(session::names(policy)), events, facts);
         session.caught_ports = caught_ports;
         let descriptors = netbox_launcher::descriptor_limit() / PART_OF_A_SANDBOX;
         session.limits = session.limits.with_room_for(session.limits.connections, descriptors);
-        if let Ok(held) = self.grants.held(peer) {
+        if let Ok(held) = self.grants().held(peer) {
+            session.quota().set(&held.limits);
             let at_most = |limit: &mut usize, set: Option<u64>| {
                 *limit = set.map_or(*limit, |set| usize::try_from(set).unwrap_or(usize::MAX).min(*limit));
             };
@@ -224,6 +351,11 @@ impl Host for Control {
     fn lane(&self, peer: &Peer) -> Result<Lane, Refused> {
         self.lanes.of(peer.uid, self.own_uid)
     }
+}
+
+/// Tells it, if it is read in time.
+async fn tell(sender: &Sender, told: &Told) -> bool {
+    matches!(timeout(attach::LAST_WORD_DEADLINE, sender.send(&encode(told))).await, Ok(Ok(())))
 }
 
 /// A place among the control connections of a user, until it is dropped.

@@ -1,4 +1,4 @@
-//! The addresses that the service listens on.
+//! TCP sockets that listen.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -9,22 +9,14 @@ use tokio::net::TcpSocket;
 /// `net.core.somaxconn`, 4,096 by default.
 const BACKLOG: u32 = 4096;
 
-/// Whether only this machine reaches it.
-pub fn is_loopback(address: &SocketAddr) -> bool {
-    address.ip().to_canonical().is_loopback()
-}
-
-/// Opens every address, or none. Needs the runtime.
-pub fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, String> {
-    let open = |address: &SocketAddr| -> io::Result<TcpListener> {
+/// Opens an address. Needs the runtime.
+pub fn listen(address: SocketAddr) -> Result<TcpListener, String> {
+    let open = || -> io::Result<TcpListener> {
         let socket = if address.is_ipv6() { TcpSocket::new_v6() } else { TcpSocket::new_v4() }?;
         // Connections that the last one left behind are no reason to wait.
         socket.set_reuseaddr(true)?;
-        socket.bind(*address)?;
+        socket.bind(address)?;
         socket.listen(BACKLOG)?.into_std()
     };
-    addresses
-        .iter()
-        .map(|address| open(address).map_err(|error| format!("cannot listen on {address}: {error}")))
-        .collect()
+    open().map_err(|error| format!("cannot listen on {address}: {error}"))
 }

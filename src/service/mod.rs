@@ -1,70 +1,78 @@
-//! `netbox proxy serve`: the explicit door without a sandbox, for programs that are told of a proxy.
+//! `netbox proxy serve`: one process that carries many, sandboxes and plain clients alike.
+//!
+//! # Theory of operation
+//!
+//! 1. **Plan** ([`plan`]): what was typed and what the files say. Made anew at every reload.
+//! 2. **Open** ([`doors`]): sockets that the service was started with ([`activation`]) and others ([`socket`], [`listen`]).
+//! 3. **Carry**: sandboxes that attach ([`control`]), and plain clients.
+//! 4. **Operate** ([`operate`]): reload and drain, by signals or by whoever asks ([`ask`]); systemd is told ([`notify`]).
+//! 5. **Tell** ([`service`]): how it is, as a table and as metrics.
 
+mod activation;
+mod ask;
 #[cfg(test)]
 mod cases;
 mod control;
+mod doors;
 mod grants;
 mod lanes;
 mod listen;
+mod notify;
+mod operate;
+mod plan;
+mod process;
+#[allow(clippy::module_inception)]
+mod service;
 mod socket;
+mod table;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use netbox_config::Policy;
-use netbox_config::service::ListenAddress;
+use netbox_proxy::Session;
 use netbox_proxy::events::{Events, SessionId, Start};
-use netbox_proxy::facts::Facts;
-use netbox_proxy::service::registry::Registry;
-use netbox_proxy::{Listeners, Session, serve_until};
+use netbox_proxy::facts::{Facts, Listening};
+use netbox_proxy::service::registry::{Registry, Tenant, TenantKind};
 use tokio::runtime;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
 
 use crate::cli::ServeArguments;
 use crate::event_sink::{self, EventSink};
-use crate::policy::{self, Asking, Effective};
 use crate::say::{self, Voice};
 use crate::{FAILED, USAGE, outer, session, summary};
 
-use control::Control;
-use grants::Grants;
-use socket::ControlSocket;
+pub use ask::{drain, reload, status};
 
-/// Who may connect to a control socket: its owner, and root.
-const SOCKET_MODE: u32 = 0o600;
-/// The same where other users may have something: everybody, to be told what that is. Who it is the kernel says.
-const OPEN_SOCKET_MODE: u32 = 0o666;
+use activation::Handed;
+use control::Control;
+use doors::Doors;
+use notify::Notify;
+use operate::{Operation, Signals};
+use plan::Plan;
+use service::Service;
+
+/// Why nothing was served, and what to do.
+type Fault = (String, Option<String>);
 
 /// Serves until a signal ends it. The value is the exit code.
 pub fn serve(arguments: &ServeArguments) -> u8 {
     let voice = Voice { quiet: arguments.quiet, verbose: arguments.verbose };
-    let refuse = |code, why: &str, hint| {
+    let refuse = |code, why: &str, hint: Option<&str>| {
         say::error(why, hint);
         code
     };
-    let effective = match policy::load(&arguments.policy, None, Asking::NoProject) {
-        Ok(effective) => effective,
+    // Before anything else is open that might have the same numbers.
+    let handed = match activation::take() {
+        Ok(handed) => handed,
+        Err(why) => return refuse(FAILED, &why, None),
+    };
+    let plan = match Plan::make(arguments, voice) {
+        Ok(plan) => plan,
         Err(why) => return refuse(if why.is_usage { USAGE } else { FAILED }, &why.text, why.hint.as_deref()),
     };
-    let settings = effective.layers.settings();
-    let mut paths: Vec<_> =
-        settings.into_iter().flat_map(|settings| &settings.control).map(|(path, _)| path.clone()).collect();
-    let mut addresses = Vec::new();
-    for listen in &arguments.listen {
-        match listen {
-            ListenAddress::Unix(path) if paths.contains(path) => {}
-            ListenAddress::Unix(path) => paths.push(path.clone()),
-            ListenAddress::Tcp(address) => addresses.push(*address),
-        }
-    }
-    if let Some(address) = addresses.iter().find(|address| !listen::is_loopback(address) && !arguments.listen_any) {
-        let why = format!("`--listen {address}`: other machines could use the proxy, which has no authentication");
-        return refuse(USAGE, &why, Some("listen on `127.0.0.1`, or add `--listen-any` if that is meant"));
+    if plan.control.is_empty() && plan.listeners.is_empty() && handed.is_empty() {
+        let hint = "say where with `--listen`, or with `listen` in `[service]` of a policy file";
+        return refuse(USAGE, "there is nothing to listen on", Some(hint));
     }
     let destination = match event_sink::destination(arguments.events.as_ref()) {
         Ok(destination) => destination,
@@ -74,106 +82,91 @@ pub fn serve(arguments: &ServeArguments) -> u8 {
         Ok(sink) => sink,
         Err(why) => return refuse(FAILED, &why, None),
     };
-    // Whoever attaches brings a policy.
-    if !addresses.is_empty() {
-        effective.warn(voice);
-    }
-    match hold(arguments, (&paths, &addresses), voice, effective, sink) {
+    match hold(arguments, voice, plan, handed, sink) {
         Ok(()) => 0,
         Err((why, hint)) => refuse(FAILED, &why, hint.as_deref()),
     }
 }
 
-/// Why nothing was served, and what to do.
-type Fault = (String, Option<String>);
-
 /// From here on, an error means that nothing was served.
 fn hold(
     arguments: &ServeArguments,
-    (paths, addresses): (&[PathBuf], &[SocketAddr]),
     voice: Voice,
-    effective: Effective,
+    plan: Plan,
+    handed: Vec<Handed>,
     sink: Option<EventSink>,
 ) -> Result<(), Fault> {
     let plain = |text: String| (text, None);
+    let notify = Notify::from_environment().map_err(plain)?;
     let id = SessionId::random().map_err(|error| plain(format!("cannot draw a session number: {error}")))?;
     // Both before any thread exists.
     netbox_launcher::look_names_up_as_written();
     netbox_launcher::become_carrier();
     let events = Events::new(id, sink.map(|sink| sink.file));
-    let grants = Grants::new(effective.layers);
-    let mode = if grants.are_for_others() { OPEN_SOCKET_MODE } else { SOCKET_MODE };
-    let policy = Arc::new(effective.compiled.into_policy());
     let runtime = runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| plain(format!("cannot start the proxy: {error}")))?;
-    runtime.block_on(async {
-        let listeners = listen::listen(addresses).map_err(plain)?;
-        let sockets = paths.iter().map(|path| socket::bind(path, mode)).collect::<Result<Vec<_>, _>>()?;
-        serve_on(listeners, sockets, grants, &policy, &events, voice).await.map_err(plain)
-    })?;
+    runtime.block_on(carry(arguments, voice, plan, handed, &events, notify))?;
     // Lookups may still sit on their threads; nobody waits for them.
     runtime.shutdown_background();
     summary::conclude(&events, 0, arguments.summary, voice);
     Ok(())
 }
 
-/// Until a signal comes.
-async fn serve_on(
-    listeners: Vec<TcpListener>,
-    sockets: Vec<(UnixListener, ControlSocket)>,
-    grants: Grants,
-    policy: &Arc<Policy>,
-    events: &Events,
+/// Until it is told to end.
+async fn carry(
+    arguments: &ServeArguments,
     voice: Voice,
-) -> Result<(), String> {
-    let failed = |error: io::Error| format!("cannot start the proxy: {error}");
-    let (mut interrupt, mut terminate) =
-        (signal(SignalKind::interrupt()).map_err(failed)?, signal(SignalKind::terminate()).map_err(failed)?);
-    let mut hangup = signal(SignalKind::hangup()).map_err(failed)?;
-    let addresses: Vec<_> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-    let outer = netbox_launcher::is_nested().then(outer::around);
-    let own = [addresses.clone(), outer::doors(outer)].concat();
-    let mut session = Session::new(Arc::new(session::names(Arc::clone(policy))), events.clone(), Facts::new(own));
-    session.outer = outer;
-    // Its clients live on, so what is open when it ends is ended.
-    session.limits.delivery = Duration::ZERO;
-    session.limits = session.limits.with_room_for(usize::MAX, netbox_launcher::descriptor_limit());
+    plan: Plan,
+    handed: Vec<Handed>,
+    events: &Events,
+    notify: Notify,
+) -> Result<(), Fault> {
+    let failed = |error: io::Error| (format!("cannot start the proxy: {error}"), None);
+    // From here on they do not end the process.
+    let signals = Signals::listen().map_err(failed)?;
+    let (registry, listening) = (Registry::new(), Listening::default());
+    let clients = Arc::new(clients(&plan, events, &listening));
     events.start(Start {
         argv0: std::env::args_os().next().unwrap_or_default().to_string_lossy().into_owned(),
-        mode: policy.mode(),
-        policy: policy.digest(),
+        mode: plan.policy.mode(),
+        policy: plan.policy.digest(),
         walls: vec!["proxy".to_owned()],
         doors: Vec::new(),
         pid: std::process::id(),
     });
-    let registry = Registry::new();
-    let mut controls = JoinSet::new();
-    let mut listening: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-    // Held until the end.
-    let mut held = Vec::new();
-    if !sockets.is_empty() {
-        let control = Control::new(registry, grants, addresses, voice)?;
-        for (listener, socket) in sockets {
-            listening.push(format!("unix:{}", socket.path().display()));
-            held.push(socket);
-            listener.set_nonblocking(true).map_err(failed)?;
-            let listener = tokio::net::UnixListener::from_std(listener).map_err(failed)?;
-            controls.spawn(Arc::clone(&control).serve(listener));
-        }
-    }
-    let listening = listening.join(" ");
-    say::note(format_args!("listening on {listening}"));
+    let _registration = registry.enter(Tenant {
+        kind: TenantKind::Default,
+        uid: None,
+        pid: None,
+        name: String::new(),
+        asked: None,
+        session: Arc::clone(&clients),
+        since: SystemTime::now(),
+    });
+    let (service, requests) = Service::new(registry, clients);
+    let grants = Arc::clone(&plan.grants);
+    let control = Control::new(Arc::clone(&service), grants, listening.clone(), voice);
+    let mut doors = Doors::new(Arc::clone(&service), control.clone(), listening);
+    let opened = doors.prepare(&plan, handed)?;
+    doors.serve(opened).map_err(failed)?;
+    say::note(format_args!("listening on {}", service.listening()));
     voice.detail(format_args!("session {}", events.session()));
-    let stop = async {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
-    };
-    let served = serve_until(Arc::new(session), Listeners { explicit: listeners, ..Listeners::default() }, stop).await;
-    // New ones find nobody, before those that are attached are let go.
-    drop(held);
-    controls.shutdown().await;
-    served.map_err(failed)
+    notify.ready(&service.line());
+    let control = control.ok();
+    let operation = Operation { arguments, voice, plan, doors, service, control, notify, requests };
+    operation.run(signals).await;
+    Ok(())
+}
+
+/// What carries clients without a role.
+fn clients(plan: &Plan, events: &Events, listening: &Listening) -> Session {
+    let outer = netbox_launcher::is_nested().then(outer::around);
+    let facts = Facts::new(outer::doors(outer)).beside(listening.clone());
+    let mut session = Session::new(Arc::new(session::names(Arc::clone(&plan.policy))), events.clone(), facts);
+    session.outer = outer;
+    // They live on, so what is open when it ends is ended.
+    session.limits.delivery = Duration::ZERO;
+    session.limits = session.limits.with_room_for(usize::MAX, netbox_launcher::descriptor_limit());
+    operate::bound(&session, plan.limits);
+    session
 }

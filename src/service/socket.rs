@@ -89,13 +89,6 @@ fn check_vacant(path: &Path) -> Result<(), (String, Option<String>)> {
     }
 }
 
-impl ControlSocket {
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
 impl Drop for ControlSocket {
     fn drop(&mut self) {
         // Not one that somebody has put there since.

@@ -232,6 +232,8 @@ impl<'e> Conversation<'e> {
                 ))));
             }
             // The next one is looked for when this one ends.
+            // What was not asked for.
+            Told::Status(_) | Told::Done { .. } => {}
             Told::Draining {} => {}
             Told::Granted { .. } => {
                 return Some(Over::Ended(NotCarried::new("the service answers something that it was not asked")));

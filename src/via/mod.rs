@@ -54,7 +54,7 @@ pub struct NotCarried {
 }
 
 impl NotCarried {
-    fn new(text: impl Into<String>) -> Self {
+    pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), hint: None, is_passing: false }
     }
 
@@ -175,6 +175,16 @@ impl Call {
             return Err(NotCarried::new(text));
         }
         Ok(Self { path: path.to_owned(), stream })
+    }
+
+    /// The conversation, in which nothing has been said yet. Needs the runtime.
+    ///
+    /// # Errors
+    /// The runtime does not take it.
+    pub fn open(self) -> Result<(Receiver, Sender), NotCarried> {
+        let failed = |error: io::Error| NotCarried::new(format!("cannot ask the service: {error}"));
+        self.stream.set_nonblocking(true).map_err(failed)?;
+        Ok(channel::split(tokio::net::UnixStream::from_std(self.stream).map_err(failed)?))
     }
 
     /// Has the service carry these listeners. Needs the runtime.

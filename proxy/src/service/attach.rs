@@ -96,6 +96,13 @@ pub trait Host: Send + Sync {
     /// Nothing.
     fn grant(&self, peer: &Peer, asked: &AskedPolicy) -> Result<Granted, Refused>;
 
+    /// A number that changes whenever somebody may be granted something else.
+    fn generation(&self) -> u64;
+
+    /// A sandbox is carried from now on that was granted something when the number was that one: whatever has changed since
+    /// is made up for.
+    fn joined(&self, peer: &Peer, asked: &AskedPolicy, session: &Session, generation: u64);
+
     /// A session of this policy, which is still to be shared; its own listeners are these.
     fn session(&self, peer: &Peer, policy: Arc<Policy>, events: Events, listeners: &Listeners) -> Session;
 
@@ -162,6 +169,7 @@ struct Admitted {
     attach: Attach,
     session: SessionId,
     listeners: Listeners,
+    generation: u64,
     granted: Granted,
     claim: Claim,
 }
@@ -178,11 +186,12 @@ fn admit(host: &dyn Host, peer: &Peer, attach: Attach, handed: HandedOver) -> Re
     }
     let malformed = |text: String| Refused::new(RefusedFor::Malformed, text);
     let session = attach.session.parse::<SessionId>().map_err(|error| malformed(error.to_string()))?;
+    let generation = host.generation();
     let granted = host.grant(peer, &attach.policy)?;
     let claim = host.registry().claim(handed.network).ok_or_else(|| {
         Refused::new(RefusedFor::Attached, "these listeners are of a sandbox that is attached already")
     })?;
-    Ok(Admitted { attach, session, listeners: handed.listeners, granted, claim })
+    Ok(Admitted { attach, session, listeners: handed.listeners, generation, granted, claim })
 }
 
 async fn carry(
@@ -192,7 +201,7 @@ async fn carry(
     mut receiver: Receiver,
     sender: &Sender,
 ) -> Result<(), Refused> {
-    let Admitted { attach, session: id, listeners, granted, claim: _claim } = admitted;
+    let Admitted { attach, session: id, listeners, generation, granted, claim: _claim } = admitted;
     let policy = Arc::new(granted.policy);
     let outbox = Arc::new(Outbox::new(attach.events));
     let mut outlets = host.outlets(peer, id);
@@ -209,10 +218,11 @@ async fn carry(
         uid: Some(peer.uid),
         pid: Some(peer.pid),
         name: attach.argv0,
-        asked: Some((peer.clone(), attach.policy)),
+        asked: Some((peer.clone(), attach.policy.clone())),
         session: Arc::clone(&session),
         since: SystemTime::now(),
     });
+    host.joined(peer, &attach.policy, &session, generation);
     let (mode, warnings) = (policy.mode().to_string(), granted.warnings);
     let unread = |_| Refused::new(RefusedFor::Limit, "the answers are not read");
     outbox.say(&Told::Granted { policy: policy.digest(), mode, warnings }).map_err(unread)?;

@@ -335,8 +335,8 @@ fn a_connection_to_a_proxy_carries_requests_to_several_hosts(world: &World) {
 
 fn a_proxy_ends_in_order_by_a_signal(world: &World) {
     let host = world.zone().host("proxy-signal");
-    for (number, signal) in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().enumerate() {
-        let proxy = world.proxy(&["--allow", &host.name]);
+    for (number, signal) in [Signal::SIGINT, Signal::SIGTERM].into_iter().enumerate() {
+        let proxy = world.proxy(&["--allow", &host.name, "--drain-timeout", "100ms"]);
         // One that is in the middle of it.
         let url = host.http(&format!("/events?gate=proxy-signal-{number}"));
         let client = world.bare().start(&curl(&["--no-buffer", "--proxy", &proxy.url(), &url]));

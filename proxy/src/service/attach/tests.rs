@@ -37,6 +37,14 @@ impl Here {
 }
 
 impl Host for Here {
+    fn generation(&self) -> u64 {
+        0
+    }
+
+    fn joined(&self, _: &Peer, _: &AskedPolicy, _: &Session, generation: u64) {
+        assert_eq!(generation, 0);
+    }
+
     fn networks(&self) -> Networks {
         Networks { own: self.own_network, of: |_| Ok(2) }
     }
