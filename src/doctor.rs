@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use crate::apparmor;
 use crate::cli::{DoctorArguments, Weaker};
 use crate::run::NO_NETWORK;
-use crate::{protected, say, served_mounts, weaker};
+use crate::via::{Call, NotCarried};
+use crate::{protected, say, served_mounts, via, weaker};
 
 /// Netbox cannot isolate here.
 const CANNOT: u8 = 1;
@@ -108,10 +109,13 @@ pub fn doctor(arguments: &DoctorArguments) -> u8 {
     // What the environment allows, `run` is allowed too.
     let weaker = weaker::allowed(&[]).unwrap_or_default();
     let trial = closed.and_then(|()| trial(protected.clone(), weaker.contains(&Weaker::Proc)));
-    let works = trial.is_ok() && unprotected.is_none();
+    let service = shared_service();
+    let has_service = service.as_ref().is_none_or(|check| check.state == State::Works);
+    let works = trial.is_ok() && unprotected.is_none() && has_service;
     let mut checks = mechanisms(&trial);
     checks.push(later_runs(unprotected));
     checks.extend(trial.as_ref().err().and_then(|failure| way_round(failure, protected)));
+    checks.extend(service);
     checks.extend(circumstances(trial.as_ref().ok()));
     let printed = if arguments.json { print_json(&checks, works) } else { print(&checks, works) };
     match printed {
@@ -208,6 +212,20 @@ fn mechanisms(trial: &Result<Stood, Failure>) -> Vec<Check> {
 fn later_runs(unprotected: Option<String>) -> Check {
     let state = if unprotected.is_some() { State::Fails } else { State::Works };
     Check { name: "later runs", state, detail: unprotected.unwrap_or_default(), errno: None, fix: None }
+}
+
+/// Whether the shared service listens that the environment has runs use. It grants or refuses when one attaches.
+fn shared_service() -> Option<Check> {
+    let placed = match via::path(None) {
+        Ok(None) => return None,
+        Ok(Some(path)) => Call::place(&path).map(|_| format!("one listens on `unix:{}` (NETBOX_VIA)", path.display())),
+        Err(text) => Err(NotCarried { text, ..NotCarried::default() }),
+    };
+    let (state, detail, fix) = match placed {
+        Ok(detail) => (State::Works, detail, None),
+        Err(why) => (State::Fails, format!("NETBOX_VIA: {}", why.text), why.hint),
+    };
+    Some(Check { name: "shared service", state, detail, errno: None, fix })
 }
 
 /// What would work if a wall might be missing.

@@ -29,7 +29,7 @@ use netbox_proxy::service::handed::Networks;
 use netbox_proxy::service::registry::Registry;
 use netbox_proxy::service::wire::What::{Attach, Drain, Reload, Status, Watch};
 use netbox_proxy::service::wire::{LONGEST, Refused, RefusedFor, Told, What, encode};
-use netbox_proxy::{Listeners, Session};
+use netbox_proxy::{Listeners, Outer, Session};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -41,7 +41,7 @@ use super::lanes::Lanes;
 use super::service::Service;
 use super::socket::ControlSocket;
 use crate::say::{self, Voice};
-use crate::session;
+use crate::{outer, session};
 
 /// How many control connections a user may have.
 const MOST_OF_A_USER: usize = 4096;
@@ -73,6 +73,8 @@ pub struct Control {
     listening: Listening,
     /// Ends all conversations.
     stop: watch::Sender<bool>,
+    /// The netbox that the service itself runs in, if it does.
+    outer: Option<Outer>,
     voice: Voice,
 }
 
@@ -99,7 +101,9 @@ impl Control {
         })?;
         let user_namespace =
             Namespace::own_user().map_err(|error| format!("cannot look at `/proc/self/ns/user`: {error}"))?;
+        let outer = netbox_launcher::is_nested().then(outer::around);
         Ok(Arc::new(Self {
+            outer,
             service,
             grants: RwLock::new(grants),
             generation: AtomicU64::new(0),
@@ -328,9 +332,11 @@ impl Host for Control {
     fn session(&self, peer: &Peer, policy: Arc<Policy>, events: Events, listeners: &Listeners) -> Session {
         let caught_ports = listeners.caught_ports();
         let inside = netbox_launcher::own_addresses(caught_ports.as_deref().unwrap_or_default());
-        let facts = Facts::new([listeners.addresses(), inside].concat()).beside(self.listening.clone());
+        let facts = Facts::new([listeners.addresses(), inside, outer::doors(self.outer)].concat())
+            .beside(self.listening.clone());
         let mut session = Session::new(Arc::new(session::names(policy)), events, facts);
         session.caught_ports = caught_ports;
+        session.outer = self.outer;
         let descriptors = netbox_launcher::descriptor_limit() / PART_OF_A_SANDBOX;
         session.limits = session.limits.with_room_for(session.limits.connections, descriptors);
         if let Ok(held) = self.grants().held(peer) {

@@ -33,6 +33,18 @@ impl Control {
         Self(stream)
     }
 
+    /// Connects as another user, for root.
+    ///
+    /// # Panics
+    ///
+    /// When nobody listens.
+    pub fn connect_as(service: &Service<'_>, uid: u32) -> Self {
+        act_as(uid);
+        let control = Self::connect(service);
+        act_as(0);
+        control
+    }
+
     /// The same, and says what it wants.
     pub fn hello(service: &Service<'_>, what: &str) -> Self {
         let mut control = Self::connect(service);
@@ -159,7 +171,12 @@ impl Cell {
 
     /// Has the service carry it, with these allow rules, and gives its first answer.
     pub fn attach(&self, world: &World, service: &Service<'_>, allow: &[&str]) -> (Control, Value) {
-        let mut control = Control::hello(service, "attach");
+        self.attach_by(world, Control::connect(service), allow)
+    }
+
+    /// The same, by a connection that has said nothing.
+    pub fn attach_by(&self, world: &World, mut control: Control, allow: &[&str]) -> (Control, Value) {
+        control.say(&json!({ "v": 1, "what": "attach" }));
         let request = frame(attach(&["explicit", "user-namespace"], allow).to_string().as_bytes());
         let namespace = shown_namespace(world);
         control.send(&request, &[self.listener.as_fd(), namespace.as_fd()]);
@@ -177,6 +194,13 @@ impl Cell {
         assert_eq!(answer["type"], "granted", "{answer}");
         control
     }
+}
+
+/// Gives the calling thread this effective user, alone.
+fn act_as(uid: u32) {
+    // SAFETY: no pointers. glibc's function would change every thread.
+    let result = unsafe { libc::syscall(libc::SYS_setresuid, u32::MAX, uid, u32::MAX) };
+    assert_eq!(result, 0, "root may be anybody: {}", std::io::Error::last_os_error());
 }
 
 /// The handle that shows where a client is: of the service's user namespace, since the tests are its accomplices.

@@ -39,6 +39,7 @@ mod service_attacks;
 mod service_away;
 mod service_cases;
 mod service_crowd;
+mod service_users;
 mod several;
 mod signals;
 pub mod steps;
@@ -111,6 +112,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         service_away::TESTS,
         service_cases::TESTS,
         service_crowd::TESTS,
+        service_users::TESTS,
         proxy::TESTS,
         explicit::TESTS,
         without_nf_tables::TESTS,

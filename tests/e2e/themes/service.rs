@@ -32,6 +32,7 @@ tests![
     a_directory_that_others_may_write_to_is_not_believed needs [],
     a_client_in_another_user_namespace_is_refused needs [],
     one_service_at_a_time_has_a_socket needs [],
+    doctor_looks_for_the_service_that_the_environment_names needs [],
 ];
 
 fn what_is_listed_passes_and_all_else_is_refused_by_the_service(world: &World) {
@@ -263,4 +264,22 @@ fn one_service_at_a_time_has_a_socket(world: &World) {
     service.stop().exits_with(0);
     assert!(fs::symlink_metadata(&socket).is_err(), "it is taken away at the end");
     Service::start_at(world, &socket, &[]).stop().exits_with(0);
+}
+
+fn doctor_looks_for_the_service_that_the_environment_names(world: &World) {
+    let service = Service::start(world, &[]);
+    let doctor = || {
+        let run = world.netbox_words().within(household(world)).env("NETBOX_VIA", service.via());
+        run.exec(&["doctor", "--json"])
+    };
+    let check = |outcome: &crate::outcome::Outcome| {
+        let report: Value = serde_json::from_str(&outcome.stdout()).expect("JSON");
+        let checks = report["checks"].as_array().expect("a list").clone();
+        checks.into_iter().find(|check| check["name"] == "shared service").expect("it is looked for")
+    };
+    let outcome = doctor();
+    assert_eq!(check(outcome.exits_with(0))["state"], "ok", "{outcome}");
+    fs::remove_file(service.socket()).expect("own folder");
+    let outcome = doctor();
+    assert_eq!(check(outcome.exits_with(1))["state"], "failed", "{outcome}");
 }

@@ -169,20 +169,24 @@ fn a_service_that_refuses_the_next_lease_ends_the_run(world: &World) {
 
 fn a_run_ends_as_ever_while_the_service_is_away(world: &World) {
     let service = Service::start(world, &[]);
-    let flags = ["--mode", "none"];
-    let sleeping = service.netbox(&[&flags[..], &["--timeout", "5s"]].concat()).start(&["sleep", "60"]);
-    let signalled = service.netbox(&flags).start(&["sleep", "60"]);
-    let mut ending = service.netbox(&flags).stdin_open().start(&["sh", "-c", "echo runs; cat; exit 7"]);
-    ending.wait_for_stdout("runs");
+    let start = |flags: &[&str], script: &str| {
+        let run = service.netbox(&[&["--mode", "none"], flags].concat()).stdin_open();
+        let running = run.start(&["sh", "-c", &format!("echo runs; {script}")]);
+        running.wait_for_stdout("runs");
+        running
+    };
+    let timed = start(&["--timeout", "5s"], "exec sleep 60");
+    let signalled = start(&[], "exec sleep 60");
+    let mut ending = start(&[], "cat; exit 7");
     service.kill();
-    for running in [&sleeping, &signalled, &ending] {
+    for running in [&timed, &signalled, &ending] {
         running.wait_for_stderr("warning: the service at");
     }
     signalled.signal(Signal::SIGTERM);
     signalled.finish().exits_with(128 + 15);
     ending.close_stdin();
     ending.finish().exits_with(7);
-    sleeping.finish().exits_with(124);
+    timed.finish().exits_with(124);
 }
 
 fn what_was_refused_before_the_service_died_still_counts(world: &World) {
