@@ -275,6 +275,13 @@ fn circumstances(stood: Option<&Stood>) -> Vec<Check> {
         } else {
             check("IPv6", State::Weaker, "IPv6 is off in this kernel, so programs inside have IPv4 alone")
         });
+        if stood.has("nft") && !stood.has("nflog") {
+            let why = "the kernel does not log, so refused datagrams are not told";
+            checks.push(Check {
+                fix: Some("sudo modprobe -a nft_log nft_limit nfnetlink_log".to_owned()),
+                ..check("nf_tables' log", State::Weaker, why)
+            });
+        }
         if !stood.has("proc") {
             checks.push(check("/proc of its own", State::Weaker, weaker::NO_PROC));
         }

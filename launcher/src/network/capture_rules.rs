@@ -64,8 +64,11 @@ use Expression::{
     Accept, DestinationKind, DestinationPort, Equals, Layer4Protocol, Limit, Log, Port, RedirectToPort, Reject,
 };
 
-/// The rules, in order: chain and expressions.
-fn rules() -> Vec<(&'static str, Vec<Expression>)> {
+/// A chain, and the expressions of a rule in it.
+type Rule = (&'static str, Vec<Expression>);
+
+/// The rules, in order.
+fn rules(logged: bool) -> Vec<Rule> {
     let local = || vec![DestinationKind, Equals(u32::from(libc::RTN_LOCAL).to_ne_bytes().to_vec()), Accept];
     let protocol = |number: i32| [Layer4Protocol, Equals(vec![number as u8])];
     let dns = |number| {
@@ -77,22 +80,51 @@ fn rules() -> Vec<(&'static str, Vec<Expression>)> {
     capture.extend([Port(CAPTURE_PORT), RedirectToPort]);
     let mut log = Vec::from(protocol(libc::IPPROTO_UDP));
     log.extend([Limit, Log]);
-    vec![
+    let mut rules = vec![
         ("nat", local()),
         ("nat", dns(libc::IPPROTO_UDP)),
         ("nat", dns(libc::IPPROTO_TCP)),
         ("nat", capture),
         ("filter", local()),
-        ("filter", log),
-        ("filter", vec![Reject]),
-    ]
+    ];
+    rules.extend(logged.then_some(("filter", log)));
+    rules.push(("filter", vec![Reject]));
+    rules
 }
 
-/// Loads the rules and reads them back.
-pub(crate) fn load() -> Result<(), Failure> {
+/// What came of [`load`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loaded {
+    /// All of them.
+    All,
+    /// The kernel lacks what the log takes; the others are what holds.
+    WithoutLog,
+    /// None: this kernel has no such rules, or none for this user.
+    Nothing,
+}
+
+/// Loads the rules and reads them back. A batch is all or nothing, so where it fails nothing was loaded.
+pub(crate) fn load() -> Result<Loaded, Failure> {
     let step = Step::CaptureRules;
-    let socket = Socket::open(SockProtocol::NetlinkNetFilter).at(step, "the netfilter socket")?;
-    let rules = rules();
+    let socket = match Socket::open(SockProtocol::NetlinkNetFilter).at(step, "the netfilter socket") {
+        Err(failure) if is_missing(&failure) => return Ok(Loaded::Nothing),
+        other => other?,
+    };
+    for (logged, loaded) in [(true, Loaded::All), (false, Loaded::WithoutLog)] {
+        let rules = rules(logged);
+        match submit(&socket, &rules) {
+            Err(failure) if is_missing(&failure) => {}
+            Err(failure) => return Err(failure),
+            // Rules that were loaded and are not there are no case for another way.
+            Ok(()) => return read_back(&socket, &rules).map(|()| loaded),
+        }
+    }
+    Ok(Loaded::Nothing)
+}
+
+/// Hands them to the kernel, in one transaction.
+fn submit(socket: &Socket, rules: &[Rule]) -> Result<(), Failure> {
+    let step = Step::CaptureRules;
     let mut batch = Batch::default();
     batch.request(BATCH_BEGIN, 0, &header(0, SUBSYSTEM), |_| {});
     let inet = header(NFPROTO_INET, 0);
@@ -122,12 +154,11 @@ pub(crate) fn load() -> Result<(), Failure> {
     if let Some((number, errno)) = errors.first() {
         return Err(Failure::new(step, *errno, format!("message {number} of the nf_tables batch")));
     }
-    read_back(&socket, &rules)
+    Ok(())
 }
 
-/// Whether this kernel has no such rules to load: no nf_tables, or none for this user. Then nothing was loaded, since a batch
-/// is all or nothing. Other failures are not of the kernel's kind, and rules that were loaded and are not there least of all.
-pub(crate) fn is_missing(failure: &Failure) -> bool {
+/// Whether the kernel has no such rules, and not for once: it lacks nf_tables or a part of it, or keeps it from this user.
+fn is_missing(failure: &Failure) -> bool {
     // By the family of sockets, by the subsystem, by an expression or the kind of a chain, and by a filter before all that.
     const MISSING: [i32; 9] = [
         libc::EPROTONOSUPPORT,
@@ -140,11 +171,11 @@ pub(crate) fn is_missing(failure: &Failure) -> bool {
         libc::EPERM,
         libc::EACCES,
     ];
-    failure.step == Step::CaptureRules && MISSING.contains(&failure.errno)
+    MISSING.contains(&failure.errno)
 }
 
 /// What the kernel says it has must be what was sent, rule by rule and expression by expression.
-fn read_back(socket: &Socket, wanted: &[(&str, Vec<Expression>)]) -> Result<(), Failure> {
+fn read_back(socket: &Socket, wanted: &[Rule]) -> Result<(), Failure> {
     let mut batch = Batch::default();
     batch.request(GET_RULE, NLM_F_DUMP, &header(NFPROTO_INET, 0), |rule| rule.text(1, TABLE));
     let mut loaded = Vec::new();
@@ -266,6 +297,34 @@ impl Expression {
                 data.be32(1, 2); // NFT_REJECT_ICMPX_UNREACH
                 data.bytes(2, &[3]); // NFT_REJECT_ICMPX_ADMIN_PROHIBITED
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_the_log_the_other_rules_are_the_same() {
+        let names = |logged| -> Vec<(&str, Vec<&str>)> {
+            let rules = rules(logged).into_iter();
+            rules.map(|(chain, expressions)| (chain, expressions.iter().map(Expression::name).collect())).collect()
+        };
+        let mut all = names(true);
+        all.retain(|(_, expressions)| !expressions.contains(&"log"));
+        assert_eq!(all, names(false));
+        assert_eq!(names(true).len(), names(false).len() + 1);
+    }
+
+    #[test]
+    fn what_the_kernel_lacks_is_told_from_what_fails_for_once() {
+        let fails_with = |errno| is_missing(&Failure { step: Step::CaptureRules, errno, detail: String::new() });
+        for errno in [libc::EPROTONOSUPPORT, libc::EOPNOTSUPP, libc::ENOENT, libc::EPERM] {
+            assert!(fails_with(errno), "{errno}");
+        }
+        for errno in [0, libc::ENOMEM, libc::ENOBUFS, libc::EMFILE, libc::EAGAIN, libc::EEXIST] {
+            assert!(!fails_with(errno), "{errno}");
         }
     }
 }

@@ -21,12 +21,14 @@ pub use log::read_refused;
 
 use crate::costs::Stopwatch;
 use crate::error::Failure;
+use capture_rules::Loaded;
 use listeners::Capture;
 
 /// The sandbox's network, standing and proved.
 pub(crate) struct Network {
     pub(crate) listeners: Listeners,
-    /// The mechanisms in force, for the `start` event: "nft" or "routes", the stub's kind, "ipv6" where it is there.
+    /// The mechanisms in force, for the `start` event: "nft" or "routes", the stub's kind, "nflog" and "ipv6" where they are
+    /// there.
     pub(crate) walls: Vec<&'static str>,
 }
 
@@ -41,13 +43,12 @@ pub(crate) fn set_up(
     let interfaces = interfaces::set_up()?;
     watch.lap("interfaces");
     let ipv6 = interfaces.ipv6 && has_sockets6();
-    let capture = match capture_rules::load() {
-        Ok(()) => Capture::Rules,
-        Err(failure) if capture_rules::is_missing(&failure) => {
-            local_routes::add(ipv6)?;
-            Capture::Routes(local_routes::caught(ports, host_ports))
-        }
-        Err(failure) => return Err(failure),
+    let loaded = capture_rules::load()?;
+    let capture = if loaded == Loaded::Nothing {
+        local_routes::add(ipv6)?;
+        Capture::Routes(local_routes::caught(ports, host_ports))
+    } else {
+        Capture::Rules
     };
     watch.lap("capture rules");
     let listeners = Listeners::open(&capture, ipv6, resolver_of_last_resort, host_ports)?;
@@ -56,6 +57,9 @@ pub(crate) fn set_up(
     watch.lap("proof of the capture");
     let wall = if matches!(capture, Capture::Rules) { "nft" } else { "routes" };
     let mut walls = vec!["netns", wall, interfaces.stub];
+    if loaded == Loaded::All && listeners.log.is_some() {
+        walls.push("nflog");
+    }
     if ipv6 {
         walls.push("ipv6");
     }
