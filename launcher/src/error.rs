@@ -6,6 +6,8 @@
 use std::fmt;
 use std::io;
 
+use crate::id_maps;
+
 /// One step of building the sandbox, in the order in which they happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -154,6 +156,11 @@ impl Step {
             (Step::IdMaps, libc::EROFS) => {
                 Some("`/proc` is read-only here: netbox must be able to write to `/proc/PID/uid_map`")
             }
+            // Since Linux 5.12 nobody maps root without CAP_SETFCAP (user_namespaces(7)).
+            (Step::IdMaps, libc::EPERM) if id_maps::is_root() => Some(
+                "root lacks `CAP_SETFCAP`, `CAP_SETUID` or `CAP_SETGID` here, as in a container with `--cap-drop ALL`: add the three \
+                 with `--cap-add`, or run as another user, who needs none",
+            ),
             (Step::IdMaps, 0) => Some("mount it anew: `mount -t proc proc /proc`"),
             (
                 Step::Interfaces | Step::CaptureRules | Step::PrivateMounts | Step::IdMaps,
@@ -194,6 +201,9 @@ impl Step {
             (Step::UnixSockets, libc::EBUSY) => Some(
                 "a supervisor of system calls is in force already, which is no netbox, and the kernel has room for one: netbox \
                  cannot run below a container's seccomp agent",
+            ),
+            (Step::UnixSockets, libc::ENOSPC) => Some(
+                "there are as many sandboxes in the netbox around this one as there can be: wait until one has ended",
             ),
             (Step::UnixSockets, libc::EPERM | libc::EACCES) => Some(
                 "netbox may not look into the memory of the processes that it starts: see `sysctl kernel.yama.ptrace_scope`, \

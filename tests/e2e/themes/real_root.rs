@@ -16,6 +16,7 @@ tests![of root:
     another_user_is_become_and_reaches_what_is_allowed needs [SU, SETPRIV, CURL],
     who_became_another_user_has_that_users_rights needs [SETPRIV],
     the_hosts_network_stays_as_it_is needs [],
+    root_without_capabilities_is_told_which_it_takes needs [SETPRIV, CURL],
     what_roots_files_can_do_is_said_on_every_run needs [],
 ];
 
@@ -116,6 +117,29 @@ fn the_hosts_network_stays_as_it_is(world: &World) {
     let outcome = world.netbox(&["--mode", "none"]).exec(&["sh", "-c", script]);
     assert_eq!(outcome.exits_with(0).stdout(), "", "{outcome}");
     assert_eq!(links(), before);
+}
+
+/// The kernel lets nobody map root without them. What engines leave by default is enough.
+fn root_without_capabilities_is_told_which_it_takes(world: &World) {
+    let (listed, other) = (world.zone().host("no-capabilities"), world.zone().host("no-capabilities-other"));
+    let netbox = world.netbox_path().to_string_lossy().into_owned();
+    let fetch = format!("curl -sS --max-time 30 {} {}; touch file && chown 1 file", listed.http("/"), other.http("/"));
+    let run = |left: &str| {
+        let words = [
+            &["setpriv", "--inh-caps=-all", "--bounding-set", left][..],
+            &[&netbox, "run", "--allow", &listed.name, "--", "sh", "-c", &fetch],
+        ];
+        world.bare().folder(&folder(world)).exec(&words.concat())
+    };
+    let mark = world.mark();
+    let outcome = run("-sys_admin,-net_admin,-sys_ptrace,-sys_module,-dac_read_search,-sys_rawio,-sys_resource");
+    outcome.exits_with(0).says(&greeting(&listed)).says("no rule allows this host");
+    world.assert_untouched(mark, &other);
+    for left in ["-all", "-setfcap", "-setuid"] {
+        let outcome = run(left);
+        outcome.exits_with(125).does_not_say("hello").complains("uid_map: Operation not permitted (EPERM)");
+        outcome.complains("root lacks `CAP_SETFCAP`, `CAP_SETUID` or `CAP_SETGID`");
+    }
 }
 
 fn what_roots_files_can_do_is_said_on_every_run(world: &World) {
