@@ -43,8 +43,13 @@ const LONGEST_METHOD: usize = 9;
 pub enum FirstBytes {
     /// More bytes are needed. Says what it looks like up to now.
     Undecided(Undecided),
-    /// A whole ClientHello, its server name, and whether it bears an Encrypted Client Hello.
-    Tls { sni: Option<HostName>, ech: bool },
+    /// A whole ClientHello.
+    Tls {
+        /// Its server name.
+        sni: Option<HostName>,
+        /// Whether it bears an Encrypted Client Hello.
+        ech: bool,
+    },
     /// A line that a server could take for the request line of HTTP/1 (or of HTTP/0.9 with a version).
     Http,
     /// The connection preface of HTTP/2 (RFC 9113 §3.4), without TLS.
