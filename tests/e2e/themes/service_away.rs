@@ -153,7 +153,7 @@ fn a_service_that_ends_in_order_is_one_that_is_away(world: &World) {
 /// Somebody with the right to the place listens there, and refuses.
 fn a_service_that_refuses_the_next_lease_ends_the_run(world: &World) {
     let service = Service::start(world, &[]);
-    let running = service.netbox(&["--mode", "none"]).stdin_open().start(&["sh", "-c", "echo runs; cat"]);
+    let running = service.netbox(&["--mode", "none"]).start(&["sh", "-c", "echo runs; exec sleep 60"]);
     running.wait_for_stdout("runs");
     let socket = service.kill();
     fs::remove_file(&socket).expect("own folder");
