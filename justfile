@@ -45,6 +45,7 @@ reference:
 # Start time against bwrap, throughput against a direct connection, tunnels against squid and tinyproxy, long policies
 bench:
     cargo bench --bench start
+    cargo bench --bench attach
     cargo bench --bench connects
     cargo bench --bench throughput
     cargo bench --bench tunnels

@@ -147,6 +147,9 @@ impl Control {
         drop(listener);
         // An error says that nobody is left to say so.
         let _ = stop.wait_for(|stop| *stop).await;
+        // Each of those that are attached is told the sums.
+        let all = async { while conversations.join_next().await.is_some() {} };
+        let _ = timeout(attach::LAST_WORD_DEADLINE, all).await;
         conversations.shutdown().await;
     }
 
@@ -226,7 +229,11 @@ impl Control {
             Ok(What::Attach) => return attach::attach(self, peer, receiver, sender, || counted.speak()).await,
             Ok(what) => {
                 counted.speak();
-                self.answer(peer, what, receiver, &sender).await
+                let mut ends = self.ends();
+                tokio::select! {
+                    answered = self.answer(peer, what, receiver, &sender) => answered,
+                    _ = async { ends.wait_for(|ends| *ends).await.is_ok() } => Ok(()),
+                }
             }
             Err(refused) => Err(refused),
         };
@@ -352,6 +359,10 @@ impl Host for Control {
 
     fn outlets(&self, _peer: &Peer, _session: SessionId) -> Vec<Arc<dyn Outlet>> {
         Vec::new()
+    }
+
+    fn ends(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
     }
 
     fn lane(&self, peer: &Peer) -> Result<Lane, Refused> {

@@ -155,12 +155,19 @@ impl<'e> Conversation<'e> {
                     let told = match frame {
                         Ok(Some(frame)) => frame.read::<Told>(),
                         Ok(None) | Err(ChannelError::Io(_)) => {
-                            return if self.has_summary { Over::Done } else { Over::Gone };
+                            return if self.has_summary && has_departed { Over::Done } else { Over::Gone };
                         }
                         Err(ChannelError::Wire(error)) => Err(error),
                     };
                     match told {
-                        Ok(told) => if let Some(over) = self.hear(told) { return over },
+                        Ok(told) => {
+                            if let Some(over) = self.hear(told) {
+                                return over;
+                            }
+                            if self.has_summary && has_departed {
+                                return Over::Done;
+                            }
+                        }
                         Err(error) => {
                             let text = format!("the service does not speak as this netbox does: {error}");
                             return Over::Ended(NotCarried::new(text));
@@ -222,7 +229,6 @@ impl<'e> Conversation<'e> {
             Told::Summary { summary, events_dropped } => {
                 self.events.add(&summary, events_dropped);
                 self.has_summary = true;
-                return Some(Over::Done);
             }
             Told::Refused(refused) => return Some(Over::Ended(NotCarried { is_passing: false, ..refused.into() })),
             Told::Revoked { text } => {

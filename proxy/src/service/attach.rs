@@ -7,8 +7,8 @@
 //! 3. **Grant.** The owner of the service says what the user may have at most; what is asked for inside of that is the
 //!    policy. One rule that makes no sense refuses all.
 //! 4. **Carry.** The session serves the listeners as it does anywhere. The client's questions are answered meanwhile.
-//! 5. **End.** When the client says that the sandbox has ended, what was sent is still delivered, and the sums are told.
-//!    When the connection ends without a word, everything ends with it.
+//! 5. **End.** When the client says that the sandbox has ended, what was sent is still delivered, and the sums are told. They
+//!    are told too when the service ends. When the connection ends without a word, everything ends with it.
 //!
 //! The client is not waited for by anybody but its own tasks: what it does not read is dropped or ends it, and questions
 //! beyond [`MESSAGES`] wait.
@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime};
 
 use netbox_config::{AskedPolicy, Granted, Policy};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -108,6 +108,9 @@ pub trait Host: Send + Sync {
 
     /// Who else is told of its events.
     fn outlets(&self, peer: &Peer, session: SessionId) -> Vec<Arc<dyn Outlet>>;
+
+    /// Whether the service ends, which ends what it carries.
+    fn ends(&self) -> watch::Receiver<bool>;
 
     /// Where its connections are carried.
     ///
@@ -237,7 +240,7 @@ async fn carry(
     });
     let mut served = Served { task: lane.runtime.spawn(served), copies };
     let conversation = Conversation { session: &session, outbox: &outbox, connects: HashMap::new() };
-    let ended = converse(conversation, departed, &mut served, &mut receiver, sender).await;
+    let ended = converse(conversation, departed, &mut served, host.ends(), &mut receiver, sender).await;
     served.end().await;
     ended
 }
@@ -247,6 +250,7 @@ async fn converse(
     mut conversation: Conversation<'_>,
     departed: oneshot::Sender<()>,
     served: &mut Served,
+    mut ends: watch::Receiver<bool>,
     receiver: &mut Receiver,
     sender: &Sender,
 ) -> Result<(), Refused> {
@@ -268,6 +272,11 @@ async fn converse(
                     Err(error) => error.to_string(),
                 });
                 return Err(Refused::new(RefusedFor::Descriptors, format!("the listeners cannot be served: {text}")));
+            }
+            // Nobody is left to say so: then it does not end.
+            true = async { ends.wait_for(|ends| *ends).await.is_ok() }, if departed.is_some() => {
+                served.end().await;
+                break;
             }
             frame = receiver.receive(LONGEST) => {
                 let frame = match frame {

@@ -221,7 +221,7 @@ pub enum Told {
     },
     /// The sums so far, now and then.
     Sums(Sums),
-    /// The sums at the end. The last frame.
+    /// The sums at the end: of the sandbox, or of the service. The last frame.
     Summary {
         /// See there.
         summary: Box<Summary>,

@@ -143,11 +143,14 @@ fn a_service_that_ends_in_order_is_one_that_is_away(world: &World) {
     let socket = service.socket().to_owned();
     service.stop().exits_with(0);
     running.wait_for_stderr("warning: the service at");
+    // It has told its sums before it went.
     ask(&mut running, "second", NO_NETWORK);
     let _next = Service::start_at(world, &socket, &[]);
     running.wait_for_stderr("warning: the service is back");
     ask(&mut running, "third", "200 0");
-    running.finish().exits_with(0);
+    let outcome = running.finish();
+    assert_eq!(outcome.exits_with(0).event("exit")["allowed"], 2, "{outcome}");
+    assert_eq!(outcome.events_of("close").len(), 2, "{outcome}");
 }
 
 /// Somebody with the right to the place listens there, and refuses.

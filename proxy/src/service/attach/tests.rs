@@ -28,11 +28,12 @@ struct Here {
     registry: Registry,
     bound: Bound,
     own_network: u64,
+    end: watch::Sender<bool>,
 }
 
 impl Here {
     fn new() -> Self {
-        Self { registry: Registry::new(), bound: Bound::default(), own_network: 1 }
+        Self { registry: Registry::new(), bound: Bound::default(), own_network: 1, end: watch::Sender::new(false) }
     }
 }
 
@@ -74,6 +75,10 @@ impl Host for Here {
 
     fn outlets(&self, _: &Peer, _: SessionId) -> Vec<Arc<dyn Outlet>> {
         Vec::new()
+    }
+
+    fn ends(&self) -> watch::Receiver<bool> {
+        self.end.subscribe()
     }
 
     fn lane(&self, _: &Peer) -> Result<Lane, Refused> {
@@ -368,4 +373,19 @@ async fn names_of_before_are_not_given_again() {
     let (v4, _) = tenants[0].1.session.names.synthetic.assign(&name, true).unwrap();
     assert_eq!(tenants[0].1.session.names.synthetic.name_of(v4.into()), Some(name));
     assert_ne!(v4, std::net::Ipv4Addr::new(198, 18, 1, 1));
+}
+
+#[tokio::test]
+async fn the_end_of_the_service_is_told_with_the_sums() {
+    let host = Arc::new(Here::new());
+    let mut request = request(&[]);
+    request.events = false;
+    let (mut client, listener, served) = attached(&host, &request).await;
+    ask(&listener, "example.org").await;
+    host.end.send_replace(true);
+    let Told::Summary { summary, .. } = client.told_next().await else { panic!("no summary") };
+    assert_eq!(summary.refused[0].host, "example.org");
+    assert!(client.told().await.is_none(), "the end");
+    assert_eq!(served.await.unwrap(), Ok(()));
+    assert!(TcpStream::connect(listener.local_addr().unwrap()).await.is_ok(), "the client has the listener still");
 }
