@@ -60,7 +60,7 @@ pub(crate) fn handle(
                 None => return,
             };
         }
-        let token = entrance.as_ref().and_then(|entrance| entrance.token.as_ref());
+        let door = entrance.as_ref().map(|entrance| &entrance.door);
         let first = tokio::select! {
             biased;
             first = session.while_half_open(timeout(session.limits.silence, client.fill())) => first,
@@ -72,9 +72,9 @@ pub(crate) fn handle(
             _ => return,
         }
         match client.buffer.first() {
-            Some(&socks5::VERSION) => socks5::serve(session, token, client, flow).await,
+            Some(&socks5::VERSION) => socks5::serve(session, door, client, flow).await,
             // Servers skip empty lines before a request (RFC 9112 §2.2).
-            Some(&byte) if is_token(byte) || byte == b'\r' => requests::serve(session, token, client, flow).await,
+            Some(&byte) if is_token(byte) || byte == b'\r' => requests::serve(session, door, client, flow).await,
             first => {
                 let foreign = matches!(first, Some(&(SOCKS4 | TLS)));
                 refused(

@@ -21,15 +21,15 @@ use crate::http::request::{Form, RequestHead};
 use crate::pipeline::{self, Grant, OpenError};
 use crate::record::Record;
 use crate::refuse::Telling;
-use crate::service::credentials::{Bearer, Proof, TokenDoor, TurnedAway};
+use crate::service::credentials::{Bearer, Proof, TenantDoor, TurnedAway};
 use crate::session::Session;
 use crate::socket::Connection;
 
 /// Carries a connection that speaks HTTP: requests one after the other, until one of them is CONNECT.
-pub(crate) async fn serve(session: Arc<Session>, token: Option<&TokenDoor>, client: Connection, flow: Arc<Flow>) {
+pub(crate) async fn serve(session: Arc<Session>, tenants: Option<&TenantDoor>, client: Connection, flow: Arc<Flow>) {
     let origin = client.origin.clone();
     let (outside, in_charge) = (&session, Arc::clone(&session));
-    let mut door = Requests { outside, token, bearer: None, session: in_charge, origin, flow, way: None, last: None };
+    let mut door = Requests { outside, tenants, bearer: None, session: in_charge, origin, flow, way: None, last: None };
     // In a box, so that a tunnel does not pay for the size of an exchange.
     if let Some((client, request)) = Box::pin(exchange(client, None, &mut door, &session)).await {
         let Requests { session, flow, .. } = door;
@@ -41,8 +41,8 @@ pub(crate) async fn serve(session: Arc<Session>, token: Option<&TokenDoor>, clie
 struct Requests<'a> {
     /// Whom it is told that nobody known has asked.
     outside: &'a Session,
-    /// What has to be proved, if anything.
-    token: Option<&'a TokenDoor>,
+    /// Whose its requests can be; nothing where they are the session's.
+    tenants: Option<&'a TenantDoor>,
     /// Who asked last.
     bearer: Option<Bearer>,
     /// Whose the request is: the bearer's, where one is needed.
@@ -98,7 +98,7 @@ impl Requests<'_> {
 impl Door for Requests<'_> {
     /// Every request is asked anew: the next one on a connection may be somebody else's.
     async fn identify(&mut self, client: &mut Connection, request: &RequestHead) -> Result<(), Answer> {
-        let Some(door) = self.token else { return Ok(()) };
+        let Some(door) = self.tenants else { return Ok(()) };
         let proof = Proof::of_fields(request.proxy_authorization());
         match door.enter(proof, self.bearer.as_ref()).await {
             Ok(bearer) => {

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::opened::{Shut, open};
 use crate::flow::Flow;
 use crate::refuse::{Telling, refuse};
-use crate::service::credentials::{Bearer, Proof, TokenDoor, TurnedAway};
+use crate::service::credentials::{Bearer, Proof, TenantDoor, TurnedAway};
 use crate::session::Session;
 use crate::socket::{self, Connection};
 
@@ -82,13 +82,18 @@ pub(crate) struct Refused {
 }
 
 /// Carries a connection whose first byte is [`VERSION`].
-pub(crate) async fn serve(session: Arc<Session>, token: Option<&TokenDoor>, mut client: Connection, flow: Arc<Flow>) {
+pub(crate) async fn serve(
+    session: Arc<Session>,
+    tenants: Option<&TenantDoor>,
+    mut client: Connection,
+    flow: Arc<Flow>,
+) {
     let deadline = session.limits.head;
-    let shaken = session.while_half_open(timeout(deadline, shake_hands(&mut client, token))).await;
+    let shaken = session.while_half_open(timeout(deadline, shake_hands(&mut client, tenants))).await;
     let (host, port, bearer) = match shaken {
         Some(Ok(Some(Ok(asked)))) => asked,
         Some(Ok(Some(Err(Refused { telling, reason: Reason::Unauthenticated, .. })))) => {
-            let known = token.inspect(|door| door.tell(&session.events, String::new(), None, Via::Socks5));
+            let known = tenants.inspect(|door| door.tell(&session.events, String::new(), None, Via::Socks5));
             debug_assert!(known.is_some(), "nobody else asks for a token");
             return refuse(client, telling).await;
         }
@@ -128,23 +133,31 @@ type Asked = (Host, Port, Option<Bearer>);
 
 /// The greeting, its answer, the token where one is asked for, and the request. What the client sent behind it stays in the
 /// buffer. `None`: it has ended the connection.
-async fn shake_hands(client: &mut Connection, token: Option<&TokenDoor>) -> Option<Result<Asked, Refused>> {
-    let method = if token.is_some() { PASSWORD } else { NO_AUTHENTICATION };
+async fn shake_hands(client: &mut Connection, tenants: Option<&TenantDoor>) -> Option<Result<Asked, Refused>> {
+    let asks = tenants.is_some_and(TenantDoor::asks);
+    let method = if asks { PASSWORD } else { NO_AUTHENTICATION };
     match next(client, |bytes| greeting(bytes, method)).await? {
         Ok(()) => socket::write_all(&client.stream, &[VERSION, method]).await.ok()?,
         Err(refused) => return Some(Err(refused)),
     }
-    let mut bearer = None;
-    if let Some(door) = token {
-        let proof = match next(client, login).await? {
-            Ok(proof) => proof,
+    let proof = match asks {
+        true => match next(client, login).await? {
+            Ok(proof) => Some(proof),
             Err(refused) => return Some(Err(refused)),
-        };
-        match door.enter(Some(proof), None).await {
+        },
+        false => None,
+    };
+    let mut bearer = None;
+    if let Some(door) = tenants {
+        match door.enter(proof, None).await {
             Ok(entered) => bearer = Some(entered),
+            // Also where a token was asked for a moment later.
+            Err(turned) if !asks => return Some(Err(Refused::full(turned))),
             Err(TurnedAway::Unproved) => return Some(Err(Refused::wrong_token(Reason::Unauthenticated))),
             Err(TurnedAway::Full(_)) => return Some(Err(Refused::wrong_token(Reason::Limit))),
         }
+    }
+    if asks {
         socket::write_all(&client.stream, &LOGGED_IN).await.ok()?;
     }
     Some(next(client, request).await?.map(|(host, port)| (host, port, bearer)))
@@ -168,6 +181,12 @@ async fn next<T>(client: &mut Connection, parse: impl Fn(&[u8]) -> Parsed<T>) ->
 }
 
 impl Refused {
+    /// No place, at a listener that asks for nothing: the request is not waited for.
+    fn full(turned: TurnedAway) -> Self {
+        let reason = if matches!(turned, TurnedAway::Full(_)) { Reason::Limit } else { Reason::Unauthenticated };
+        Self { telling: Telling::Socks5(Reply::NotAllowed), reason, text: Vec::new() }
+    }
+
     fn wrong_token(reason: Reason) -> Self {
         Self { telling: Telling::Socks5NoToken, reason, text: Vec::new() }
     }

@@ -11,6 +11,8 @@
 //! 4. The client's connection becomes one of its role's session: it is judged by the role's policy, and told in the role's
 //!    events. On HTTP every request is asked anew, and the next one may be of another role.
 //! 5. A token that is taken away ends what was opened with it ([`Roles::replace`]).
+//! 6. A listener may be for one role. Where that has no tokens, coming in there is enough: whose address it is says who may.
+//!    A listener of no role asks for a token once one role has any; until then its clients are those of no role.
 //!
 //! A token is not printed, logged or passed on: no type here shows it, and `Proxy-Authorization` is for this hop alone.
 
@@ -117,43 +119,58 @@ pub struct Role {
     pub session: Arc<Session>,
 }
 
-/// The roles whose tokens are known. They may be replaced while clients are carried.
+/// The roles of a service. They may be replaced while clients are carried.
 pub struct Roles {
     table: RwLock<Arc<Vec<Role>>>,
+    /// What carries those who come in by a listener of no role, while no role has tokens.
+    open: Arc<Session>,
     told: Budget,
 }
 
 impl Roles {
-    /// These roles.
+    /// These roles. `open` carries clients of no role, for as long as nobody can prove one.
     #[must_use]
-    pub fn new(roles: Vec<Role>) -> Self {
-        Self { table: RwLock::new(Arc::new(roles)), told: Budget::new(TOLD) }
+    pub fn new(roles: Vec<Role>, open: Arc<Session>) -> Self {
+        Self { table: RwLock::new(Arc::new(roles)), open, told: Budget::new(TOLD) }
     }
 
     /// Puts others in their place. What was opened with a token that is none of the same role any more is ended, as
-    /// `revoked`. Gives the number of connections that it ends.
+    /// `revoked`, and so is what was opened without one where one is asked for now. Gives the number of connections that
+    /// it ends.
     pub fn replace(&self, roles: Vec<Role>) -> usize {
         let new = Arc::new(roles);
         let old = std::mem::replace(&mut *self.table.write().unwrap_or_else(PoisonError::into_inner), Arc::clone(&new));
-        // Whoever comes in from now on is held against the new ones, or finds that they have changed: see `enter`.
-        let is_gone = |flow: &Arc<Flow>, session: &Arc<Session>| {
-            flow.bearer().is_some_and(|token| find(&new, token).is_none_or(|role| !Arc::ptr_eq(&role.session, session)))
-        };
+        // Whoever comes in from now on is held against the new ones, or finds that they have changed: see `admit`.
         let mut ended = 0;
         for role in old.iter() {
-            for flow in
-                role.session.flows.live().iter().filter(|flow| !flow.is_revoked() && is_gone(flow, &role.session))
-            {
-                flow.revoke();
-                ended += 1;
-            }
+            let now = new.iter().find(|now| Arc::ptr_eq(&now.session, &role.session));
+            let is_in = |flow: &Flow| match flow.bearer() {
+                Some(token) => now.is_some_and(|now| find(&new, token).is_some_and(|found| found.name == now.name)),
+                None => now.is_some_and(|now| now.tokens.is_empty()),
+            };
+            ended += end_unless(&role.session, is_in);
+        }
+        if new.iter().any(|role| !role.tokens.is_empty()) {
+            ended += end_unless(&self.open, |_| false);
         }
         ended
+    }
+
+    /// The role that a token is of.
+    #[must_use]
+    pub fn of(&self, token: &[u8]) -> Option<Arc<str>> {
+        find(&self.now(), TokenHash::of(token)).map(|role| Arc::clone(&role.name))
     }
 
     fn now(&self) -> Arc<Vec<Role>> {
         Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Ends what a session carries that is not to stay.
+fn end_unless(session: &Session, stays: impl Fn(&Flow) -> bool) -> usize {
+    let flows = session.flows.live();
+    flows.iter().filter(|flow| !flow.is_revoked() && !stays(flow)).inspect(|flow| flow.revoke()).count()
 }
 
 /// Goes through all of them, whichever it is.
@@ -169,10 +186,10 @@ fn find(roles: &[Role], token: TokenHash) -> Option<&Role> {
     found
 }
 
-/// A listener's way to ask for a token.
+/// The way from a listener to the tenants behind it.
 #[derive(Clone)]
-pub struct TokenDoor {
-    /// Whose tokens are known.
+pub struct TenantDoor {
+    /// Who may come in.
     pub roles: Arc<Roles>,
     /// The one role that it is for, if it is for one.
     pub only: Option<Arc<str>>,
@@ -181,31 +198,41 @@ pub struct TokenDoor {
 /// What is asked of whoever comes in at a listener for plain clients.
 #[derive(Clone)]
 pub struct Entrance {
-    /// A token, unless the listener alone says whose its clients are.
-    pub token: Option<TokenDoor>,
+    /// Whose its clients are.
+    pub door: TenantDoor,
     /// That it speaks TLS with what is known by this.
     pub tls: Option<Arc<Identity>>,
 }
 
-/// A client that has proved its role.
+/// A client that was let in: its token, or the listener, says whose it is.
 #[derive(Clone)]
 pub(crate) struct Bearer {
     pub(crate) session: Arc<Session>,
     pub(crate) flow: Arc<Flow>,
-    proof: Proof,
+    proof: Option<Proof>,
 }
 
 /// Why a client is not let in.
 pub(crate) enum TurnedAway {
     /// It has proved nothing.
     Unproved,
-    /// Its role has as many connections as it may have.
+    /// Its tenant has as many connections as it may have.
     Full(Arc<Session>),
 }
 
-impl TokenDoor {
-    /// Lets a client in that proves a role, if its role begins too many connections in a second a moment later. `before` is
-    /// who it was until now: where that is the same, it stays so.
+impl TenantDoor {
+    /// Whether a token has to be proved: where one of the roles that it could be for has tokens.
+    pub(crate) fn asks(&self) -> bool {
+        let roles = self.roles.now();
+        match &self.only {
+            // One that is gone lets nobody in.
+            Some(name) => roles.iter().find(|role| role.name == *name).is_none_or(|role| !role.tokens.is_empty()),
+            None => roles.iter().any(|role| !role.tokens.is_empty()),
+        }
+    }
+
+    /// Lets a client in; a moment later, if its tenant begins too many connections in a second. `before` is who it was until
+    /// now: where that is the same, it stays so.
     pub(crate) async fn enter(&self, proof: Option<Proof>, before: Option<&Bearer>) -> Result<Bearer, TurnedAway> {
         let bearer = self.admit(proof, before)?;
         if before.is_none_or(|before| !Arc::ptr_eq(&before.flow, &bearer.flow))
@@ -217,11 +244,9 @@ impl TokenDoor {
     }
 
     fn admit(&self, proof: Option<Proof>, before: Option<&Bearer>) -> Result<Bearer, TurnedAway> {
-        let proof = proof.ok_or(TurnedAway::Unproved)?;
         loop {
             let roles = self.roles.now();
-            let role = find(&roles, proof.0).filter(|role| self.only.as_ref().is_none_or(|only| *only == role.name));
-            let session = &role.ok_or(TurnedAway::Unproved)?.session;
+            let (session, proof) = self.whose(&roles, proof).ok_or(TurnedAway::Unproved)?;
             let is_same = |before: &&Bearer| {
                 before.proof == proof && Arc::ptr_eq(&before.session, session) && !before.flow.is_revoked()
             };
@@ -231,12 +256,28 @@ impl TokenDoor {
             if !session.quota().has_room_beside(session.connections(), session.limits.connections) {
                 return Err(TurnedAway::Full(Arc::clone(session)));
             }
-            let flow = session.flows.enter_with(session.quota(), Some(proof.0));
+            let flow = session.flows.enter_with(session.quota(), proof.map(|Proof(token)| token));
             // Whoever replaces the roles from now on finds the flow.
             if Arc::ptr_eq(&roles, &self.roles.now()) {
                 return Ok(Bearer { session: Arc::clone(session), flow, proof });
             }
         }
+    }
+
+    /// What carries a client with this proof, and the proof, if it was needed.
+    fn whose<'r>(&'r self, roles: &'r [Role], proof: Option<Proof>) -> Option<(&'r Arc<Session>, Option<Proof>)> {
+        match &self.only {
+            None if roles.iter().all(|role| role.tokens.is_empty()) => return Some((&self.roles.open, None)),
+            None => {}
+            Some(name) => {
+                let role = roles.iter().find(|role| role.name == *name)?;
+                if role.tokens.is_empty() {
+                    return Some((&role.session, None));
+                }
+            }
+        }
+        let role = find(roles, proof?.0).filter(|role| self.only.as_ref().is_none_or(|only| *only == role.name))?;
+        Some((&role.session, proof))
     }
 
     /// Tells of a client that was turned away with nothing proved, if there were not too many.

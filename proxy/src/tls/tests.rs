@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 
 use super::*;
 use crate::capture::tests::world::*;
-use crate::service::credentials::Entrance;
+use crate::service::credentials::{Entrance, Roles, TenantDoor};
 
 const ESTABLISHED: &str = "HTTP/1.1 200 Connection established\r\n\r\n";
 
@@ -28,8 +28,15 @@ fn world(allow: &[&str]) -> (World, CertificateDer<'static>, Arc<Identity>) {
     let (certificate, chain, key) = made();
     let identity = Arc::new(Identity::from_pem(chain.as_bytes(), key.as_bytes()).unwrap());
     let mut world = World::with(Mode::Allowlist, allow, &[]);
-    world.entrance = Some(Arc::new(Entrance { token: None, tls: Some(Arc::clone(&identity)) }));
+    open(&mut world, &identity);
     (world, certificate, identity)
+}
+
+/// Lets whoever speaks TLS in. Once the limits are set.
+fn open(world: &mut World, identity: &Arc<Identity>) {
+    let roles = Arc::new(Roles::new(Vec::new(), Arc::clone(&world.session)));
+    let door = TenantDoor { roles, only: None };
+    world.entrance = Some(Arc::new(Entrance { door, tls: Some(Arc::clone(identity)) }));
 }
 
 type Client = StreamOwned<ClientConnection, std::net::TcpStream>;
@@ -171,8 +178,10 @@ async fn who_speaks_no_tls_is_ended() {
 
 #[tokio::test]
 async fn half_a_handshake_is_waited_for_no_longer_than_half_a_head() {
-    let (world, ..) = world(&["github.com:9"]);
+    let (mut world, _, identity) = world(&["github.com:9"]);
+    world.entrance = None;
     let mut world = world.limits(|limits| limits.first_bytes = Duration::from_millis(50));
+    open(&mut world, &identity);
     let mut silent = world.explicit().await;
     let mut slow = world.explicit().await;
     send(&mut slow, [0x16, 3, 1, 2, 0, 1]).await;

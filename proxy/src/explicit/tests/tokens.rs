@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD as CODER;
 use netbox_config::service::TokenHash;
 
 use super::*;
-use crate::service::credentials::{Entrance, Role, Roles, TokenDoor};
+use crate::service::credentials::{Entrance, Role, Roles, TenantDoor};
 
 const CHALLENGES: &str = "\r\nProxy-Authenticate: Basic realm=\"netbox\", charset=\"UTF-8\"\r\nProxy-Authenticate: Bearer realm=\"netbox\"\r\n";
 /// The method with a password, and the answers to one.
@@ -33,9 +33,10 @@ impl Service {
     fn for_role(only: Option<&str>) -> Self {
         let (ci, dev) = (World::new(&["github.com:80,443,9"]), World::new(&["api.github.com"]));
         let mut outside = World::with(Mode::None, &[], &[]);
-        let roles = Arc::new(Roles::new(vec![role("ci", "one", &ci), role("dev", "two", &dev)]));
-        let token = TokenDoor { roles: Arc::clone(&roles), only: only.map(Arc::from) };
-        outside.entrance = Some(Arc::new(Entrance { token: Some(token), tls: None }));
+        let known = vec![role("ci", "one", &ci), role("dev", "two", &dev)];
+        let roles = Arc::new(Roles::new(known, World::new(&[]).session));
+        let door = TenantDoor { roles: Arc::clone(&roles), only: only.map(Arc::from) };
+        outside.entrance = Some(Arc::new(Entrance { door, tls: None }));
         Self { outside, ci, dev, roles }
     }
 

@@ -68,15 +68,20 @@ fn role(name: &str, tokens: &[&str], world: &World) -> Role {
     Role { name: name.into(), tokens, session: Arc::clone(&world.session) }
 }
 
-fn enter(door: &TokenDoor, token: &str) -> Option<Bearer> {
+/// What carries clients of no role, where none comes.
+fn nobody() -> Arc<Session> {
+    World::new(&[]).session
+}
+
+fn enter(door: &TenantDoor, token: &str) -> Option<Bearer> {
     door.admit(Some(Proof::of(token.as_bytes())), None).ok()
 }
 
 #[tokio::test]
 async fn a_token_is_that_of_one_role() {
     let (ci, dev) = (World::new(&[]), World::new(&[]));
-    let roles = Arc::new(Roles::new(vec![role("ci", &["one", "two"], &ci), role("dev", &["three"], &dev)]));
-    let door = TokenDoor { roles: Arc::clone(&roles), only: None };
+    let roles = Arc::new(Roles::new(vec![role("ci", &["one", "two"], &ci), role("dev", &["three"], &dev)], nobody()));
+    let door = TenantDoor { roles: Arc::clone(&roles), only: None };
     for (token, world) in [("one", &ci), ("two", &ci), ("three", &dev)] {
         assert!(Arc::ptr_eq(&enter(&door, token).unwrap().session, &world.session), "{token}");
     }
@@ -84,7 +89,7 @@ async fn a_token_is_that_of_one_role() {
         assert!(enter(&door, token).is_none(), "{token}");
     }
     assert!(matches!(door.admit(None, None), Err(TurnedAway::Unproved)));
-    let of_dev = TokenDoor { roles, only: Some("dev".into()) };
+    let of_dev = TenantDoor { roles, only: Some("dev".into()) };
     assert!(enter(&of_dev, "one").is_none() && enter(&of_dev, "three").is_some());
 }
 
@@ -92,7 +97,7 @@ async fn a_token_is_that_of_one_role() {
 async fn who_stays_the_same_keeps_the_connection() {
     let (ci, dev) = (World::new(&[]), World::new(&[]));
     let roles = vec![role("ci", &["one", "two"], &ci), role("dev", &["three"], &dev)];
-    let door = TokenDoor { roles: Arc::new(Roles::new(roles)), only: None };
+    let door = TenantDoor { roles: Arc::new(Roles::new(roles, nobody())), only: None };
     let first = enter(&door, "one").unwrap();
     let again = |token: &str| door.admit(Some(Proof::of(token.as_bytes())), Some(&first)).ok().unwrap();
     assert!(Arc::ptr_eq(&again("one").flow, &first.flow));
@@ -106,7 +111,7 @@ async fn who_stays_the_same_keeps_the_connection() {
 #[tokio::test]
 async fn a_role_has_as_many_connections_as_it_may_have() {
     let ci = World::new(&[]).limits(|limits| limits.connections = 2);
-    let door = TokenDoor { roles: Arc::new(Roles::new(vec![role("ci", &["one"], &ci)])), only: None };
+    let door = TenantDoor { roles: Arc::new(Roles::new(vec![role("ci", &["one"], &ci)], nobody())), only: None };
     let held = [enter(&door, "one").unwrap(), enter(&door, "one").unwrap()];
     assert!(matches!(door.admit(Some(Proof::of(b"one")), None), Err(TurnedAway::Full(_))));
     drop(held);
@@ -116,8 +121,8 @@ async fn a_role_has_as_many_connections_as_it_may_have() {
 #[tokio::test]
 async fn what_was_opened_with_a_token_that_is_gone_is_ended() {
     let (ci, dev) = (World::new(&[]), World::new(&[]));
-    let roles = Arc::new(Roles::new(vec![role("ci", &["one", "two"], &ci), role("dev", &["three"], &dev)]));
-    let door = TokenDoor { roles: Arc::clone(&roles), only: None };
+    let roles = Arc::new(Roles::new(vec![role("ci", &["one", "two"], &ci), role("dev", &["three"], &dev)], nobody()));
+    let door = TenantDoor { roles: Arc::clone(&roles), only: None };
     let [one, two, three] = ["one", "two", "three"].map(|token| enter(&door, token).unwrap());
     // One is taken away, and another moves to the other role.
     assert_eq!(roles.replace(vec![role("ci", &["two"], &ci), role("dev", &[], &dev)]), 2);
@@ -125,4 +130,29 @@ async fn what_was_opened_with_a_token_that_is_gone_is_ended() {
     assert!(enter(&door, "one").is_none() && enter(&door, "two").is_some());
     assert_eq!(roles.replace(vec![role("dev", &["two"], &dev)]), 1);
     assert!(two.flow.is_revoked(), "the token is another role's now");
+}
+
+#[tokio::test]
+async fn a_listener_asks_for_a_token_where_one_could_be_proved() {
+    let (ci, guests, open) = (World::new(&[]), World::new(&[]), World::new(&[]));
+    let roles = vec![role("ci", &[], &ci), role("guests", &[], &guests)];
+    let roles = Arc::new(Roles::new(roles, Arc::clone(&open.session)));
+    let door = |only: Option<&str>| TenantDoor { roles: Arc::clone(&roles), only: only.map(Arc::from) };
+    let anybody = |only| door(only).admit(None, None).ok();
+    for (only, world) in [(None, &open), (Some("ci"), &ci), (Some("guests"), &guests)] {
+        assert!(!door(only).asks());
+        assert!(Arc::ptr_eq(&anybody(only).unwrap().session, &world.session), "{only:?}");
+    }
+    // A token that is not asked for says nothing.
+    assert!(Arc::ptr_eq(&enter(&door(Some("guests")), "one").unwrap().session, &guests.session));
+    let [of_open, of_ci, of_guests] = [None, Some("ci"), Some("guests")].map(|only| anybody(only).unwrap());
+    assert_eq!(roles.replace(vec![role("ci", &["one"], &ci), role("guests", &[], &guests)]), 2);
+    assert_eq!([&of_open, &of_ci, &of_guests].map(|bearer| bearer.flow.is_revoked()), [true, true, false]);
+    assert!(anybody(None).is_none() && anybody(Some("ci")).is_none() && anybody(Some("guests")).is_some());
+    assert!(door(None).asks() && door(Some("ci")).asks() && !door(Some("guests")).asks());
+    // A role that is gone has no clients, whoever still comes in by its listener.
+    assert_eq!(roles.replace(vec![role("ci", &["one"], &ci)]), 1);
+    assert!(of_guests.flow.is_revoked());
+    assert!(door(Some("guests")).asks() && anybody(Some("guests")).is_none());
+    assert!(enter(&door(Some("guests")), "one").is_none());
 }
