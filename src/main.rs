@@ -66,6 +66,9 @@ fn main() -> ExitCode {
         cli::Command::Proxy(cli::ProxyCommand::Status(arguments)) => service::status(&arguments),
         cli::Command::Proxy(cli::ProxyCommand::Reload(arguments)) => service::reload(&arguments),
         cli::Command::Proxy(cli::ProxyCommand::Drain(arguments)) => service::drain(&arguments),
+        cli::Command::Proxy(cli::ProxyCommand::Token(cli::TokenCommand::New(arguments))) => {
+            service::token_new(&arguments)
+        }
         cli::Command::Completions(arguments) => generate::completions(&arguments),
         cli::Command::Man(arguments) => generate::man(&arguments),
     });

@@ -55,6 +55,11 @@ impl Policy {
         Ok(Self::assemble(mode, allow, deny))
     }
 
+    /// A policy that allows nothing: mode `none`, without rules.
+    pub fn closed() -> Self {
+        Self::assemble(Mode::None, Vec::new(), Vec::new())
+    }
+
     /// A policy of these rules, each of which is fit for its list. In mode `none` allow rules say nothing.
     pub(crate) fn assemble(mode: Mode, allow: Vec<Rule>, deny: Vec<Rule>) -> Self {
         let (allow_index, deny_index) = (Index::new(&allow), Index::new(&deny));

@@ -19,6 +19,12 @@ const ALPN: &[u8] = b"http/1.1";
 /// What a TLS listener is known by. It may be replaced while clients are carried; who is there keeps what it came in by.
 pub struct Identity(RwLock<Arc<ServerConfig>>);
 
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").finish_non_exhaustive()
+    }
+}
+
 /// Why there is none.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {

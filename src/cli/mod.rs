@@ -8,6 +8,7 @@ mod ports;
 mod run;
 mod serve;
 mod setting;
+mod token;
 
 use std::path::PathBuf;
 
@@ -21,6 +22,7 @@ pub use ports::{HostPortArgument, PublishArgument};
 pub use run::{ProxyEnvironment, RunArguments, Weaker};
 pub use serve::{ServeArguments, unix_path};
 pub use setting::Setting;
+pub use token::{TokenArguments, TokenCommand};
 
 /// Run a command that reaches the hosts on a list, and nothing else.
 #[derive(Debug, Parser)]
@@ -111,6 +113,9 @@ pub enum ProxyCommand {
     /// No more connections are taken from now on. What has not finished when the time of `--drain-timeout` is over is ended.
     #[command(after_long_help = ASK_EXIT_CODES)]
     Drain(AskArguments),
+    /// Tokens, by which clients of a service prove their role
+    #[command(subcommand, disable_help_subcommand = true)]
+    Token(TokenCommand),
 }
 
 const RUN_EXIT_CODES: &str = "\

@@ -48,7 +48,7 @@ fn table_in<'t>(table: &'t mut Table, name: &str, is_implicit: bool) -> Result<&
 }
 
 /// Adds the rules behind the others, a line each where the list has lines or they are more than one.
-fn extend(list: &mut Array, rules: &[String]) {
+pub fn extend(list: &mut Array, rules: &[String]) {
     let has_lines = |text: Option<&str>| text.is_some_and(|text| text.contains('\n'));
     let indent = list.iter().filter_map(|value| value.decor().prefix()?.as_str()).find(|prefix| prefix.contains('\n'));
     // The white space before an entry, without a comment that may stand there too.

@@ -5,7 +5,7 @@
 //! shown as a change, and written once somebody has said yes: a list that nobody has read would be no list to rely on.
 //! The file is trusted by that, as by `netbox trust`.
 
-mod edit;
+pub mod edit;
 mod needs;
 
 use std::fmt::Write as _;

@@ -169,10 +169,14 @@ impl Doors {
                     }
                 });
             }
-            (Purpose::Clients(_), Socket::Tcp(listener)) => {
-                let session = Arc::clone(self.service.clients());
+            (Purpose::Clients(purpose), Socket::Tcp(listener)) => {
+                let clients = self.service.clients();
+                let entrance = clients.entrance(&purpose);
+                let entrance = entrance.ok_or_else(|| io::Error::other("its TLS files were not read"))?;
+                let session = Arc::clone(clients.outside());
                 let mut stop = self.stop.subscribe();
-                let listeners = Listeners { explicit: vec![listener], shared: is_handed, ..Listeners::default() };
+                let clients = vec![(listener, entrance)];
+                let listeners = Listeners { clients, shared: is_handed, ..Listeners::default() };
                 self.tasks.spawn(async move {
                     let stopped = async {
                         // Nobody left to say so says so.

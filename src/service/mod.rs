@@ -4,7 +4,7 @@
 //!
 //! 1. **Plan** ([`plan`]): what was typed and what the files say. Made anew at every reload.
 //! 2. **Open** ([`doors`]): sockets that the service was started with ([`activation`]) and others ([`socket`], [`listen`]).
-//! 3. **Carry**: sandboxes that attach ([`control`]), and plain clients.
+//! 3. **Carry**: sandboxes that attach ([`control`]), and plain clients ([`clients`]).
 //! 4. **Operate** ([`operate`]): reload and drain, by signals or by whoever asks ([`ask`]); systemd is told ([`notify`]).
 //! 5. **Tell** ([`service`]): how it is, as a table and as metrics.
 
@@ -12,6 +12,7 @@ mod activation;
 mod ask;
 #[cfg(test)]
 mod cases;
+mod clients;
 mod control;
 mod doors;
 mod grants;
@@ -25,6 +26,8 @@ mod process;
 mod service;
 mod socket;
 mod table;
+mod tls;
+mod token;
 
 use std::io;
 use std::sync::Arc;
@@ -42,8 +45,10 @@ use crate::say::{self, Voice};
 use crate::{FAILED, USAGE, outer, session, summary};
 
 pub use ask::{drain, reload, status};
+pub use token::token_new;
 
 use activation::Handed;
+use clients::Clients;
 use control::Control;
 use doors::Doors;
 use notify::Notify;
@@ -116,7 +121,7 @@ fn hold(
 async fn carry(
     arguments: &ServeArguments,
     voice: Voice,
-    plan: Plan,
+    mut plan: Plan,
     handed: Vec<Handed>,
     events: &Events,
     notify: Notify,
@@ -125,7 +130,7 @@ async fn carry(
     // From here on they do not end the process.
     let signals = Signals::listen().map_err(failed)?;
     let (registry, listening) = (Registry::new(), Listening::default());
-    let clients = Arc::new(clients(&plan, events, &listening));
+    let open = Arc::new(clients_of_no_role(&plan, events, &listening));
     events.start(Start {
         argv0: std::env::args_os().next().unwrap_or_default().to_string_lossy().into_owned(),
         mode: plan.policy.mode(),
@@ -140,10 +145,13 @@ async fn carry(
         pid: None,
         name: String::new(),
         asked: None,
-        session: Arc::clone(&clients),
+        session: Arc::clone(&open),
         since: SystemTime::now(),
     });
-    let (service, requests) = Service::new(registry, clients);
+    let own = listening.clone();
+    let clients = Clients::new(&open, events, &registry, move || Facts::new(Vec::new()).beside(own.clone()));
+    clients.replace(std::mem::take(&mut plan.clients)).map_err(failed)?;
+    let (service, requests) = Service::new(registry, open, clients);
     let grants = Arc::clone(&plan.grants);
     let control = Control::new(Arc::clone(&service), grants, listening.clone(), voice);
     let mut doors = Doors::new(Arc::clone(&service), control.clone(), listening);
@@ -153,13 +161,15 @@ async fn carry(
     voice.detail(format_args!("session {}", events.session()));
     notify.ready(&service.line());
     let control = control.ok();
+    let carried = Arc::clone(&service);
     let operation = Operation { arguments, voice, plan, doors, service, control, notify, requests };
     operation.run(signals).await;
+    carried.clients().conclude();
     Ok(())
 }
 
 /// What carries clients without a role.
-fn clients(plan: &Plan, events: &Events, listening: &Listening) -> Session {
+fn clients_of_no_role(plan: &Plan, events: &Events, listening: &Listening) -> Session {
     let outer = netbox_launcher::is_nested().then(outer::around);
     let facts = Facts::new(outer::doors(outer)).beside(listening.clone());
     let mut session = Session::new(Arc::new(session::names(Arc::clone(&plan.policy))), events.clone(), facts);

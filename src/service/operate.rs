@@ -123,9 +123,11 @@ impl Operation<'_> {
         // Files may be slow, and tools may be asked.
         let plan = spawn_blocking(move || Plan::make(&arguments, voice)).await;
         let plan = plan.map_err(|error| (error.to_string(), None))?;
-        let plan = plan.map_err(|Refused { text, hint, .. }| (text, hint))?;
+        let mut plan = plan.map_err(|Refused { text, hint, .. }| (text, hint))?;
         let opened = self.doors.prepare(&plan, Vec::new())?;
-        let mut ended = replace(self.service.clients(), &plan);
+        let mut ended = replace(self.service.clients_of_no_role(), &plan);
+        let clients = std::mem::take(&mut plan.clients);
+        ended += self.service.clients().replace(clients).map_err(|error| (error.to_string(), None))?;
         ended += self.control.as_ref().map_or(0, |control| control.grant_anew(Arc::clone(&plan.grants)));
         self.doors.serve(opened).map_err(|error| (format!("cannot listen: {error}"), None))?;
         self.doors.close_others(&plan);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use netbox_config::service::{ListenAddress, Listener, TenantLimits};
 use netbox_config::{Policy, Source};
 
+use super::clients::ClientPlan;
 use super::grants::Grants;
 use crate::cli::ServeArguments;
 use crate::policy::{self, Asking, Refused};
@@ -32,6 +33,8 @@ pub struct Plan {
     pub metrics: Option<SocketAddr>,
     /// How long what is open has to finish, once the service is told to end.
     pub drain: Duration,
+    /// Roles of plain clients, and the files of their listeners. Taken out when it is put in force.
+    pub clients: ClientPlan,
     /// What a tenant may use where nothing else is said.
     pub limits: TenantLimits,
 }
@@ -70,7 +73,9 @@ impl Plan {
         if !listeners.is_empty() {
             effective.warn(voice);
         }
+        let clients = ClientPlan::read(&effective.layers)?;
         Ok(Self {
+            clients,
             control,
             listeners,
             metrics: arguments.metrics.or(settings.metrics.as_ref().map(|(address, _)| *address)),

@@ -10,6 +10,7 @@ use netbox_proxy::service::registry::Registry;
 use netbox_proxy::service::status::{self, Status};
 use tokio::sync::{mpsc, oneshot};
 
+use super::clients::Clients;
 use super::process;
 
 /// Something that the service is asked to do.
@@ -26,7 +27,8 @@ pub struct Service {
     started: SystemTime,
     registry: Registry,
     /// What carries clients without a role.
-    clients: Arc<Session>,
+    open: Arc<Session>,
+    clients: Clients,
     is_draining: AtomicBool,
     told: Mutex<Told>,
     requests: mpsc::Sender<Request>,
@@ -42,16 +44,21 @@ struct Told {
 
 impl Service {
     /// One that has just started. Its requests come in where the second value says.
-    pub fn new(registry: Registry, clients: Arc<Session>) -> (Arc<Self>, mpsc::Receiver<Request>) {
+    pub fn new(registry: Registry, open: Arc<Session>, clients: Clients) -> (Arc<Self>, mpsc::Receiver<Request>) {
         // Whoever asks while so many wait, waits too.
         let (requests, asked) = mpsc::channel(16);
         let (is_draining, told) = (AtomicBool::new(false), Mutex::default());
         let started = SystemTime::now();
-        (Arc::new(Self { started, registry, clients, is_draining, told, requests }), asked)
+        (Arc::new(Self { started, registry, open, clients, is_draining, told, requests }), asked)
     }
 
     /// What carries clients without a role.
-    pub fn clients(&self) -> &Arc<Session> {
+    pub fn clients_of_no_role(&self) -> &Arc<Session> {
+        &self.open
+    }
+
+    /// Plain clients, and their roles.
+    pub fn clients(&self) -> &Clients {
         &self.clients
     }
 
@@ -64,6 +71,7 @@ impl Service {
     pub fn drains(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
         self.registry.tenants().iter().for_each(|(_, tenant)| tenant.session.drain());
+        self.clients.outside().drain();
     }
 
     /// Whether it takes no more connections.
@@ -124,7 +132,7 @@ impl Service {
             pid: std::process::id(),
             uptime_seconds: self.started.elapsed().unwrap_or_default().as_secs(),
             draining: self.is_draining(),
-            policy: self.clients.policy().digest(),
+            policy: self.open.policy().digest(),
             listening: told.listening.clone(),
             reloads: told.reloads,
             reloads_failed: told.failed,
@@ -183,7 +191,7 @@ impl Observed for Service {
         !self.is_draining()
     }
 
-    fn is_admin(&self, _token: &[u8]) -> bool {
-        false
+    fn is_admin(&self, token: &[u8]) -> bool {
+        self.clients.is_admin(token)
     }
 }

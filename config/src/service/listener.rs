@@ -23,7 +23,7 @@ pub struct Listener {
 }
 
 /// The files of a TLS listener, in PEM.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TlsFiles {
     /// The certificate, and those that lead from it to one that clients know.
     pub certificate: PathBuf,

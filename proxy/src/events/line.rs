@@ -29,6 +29,8 @@ const SNI: usize = 300;
 const METHOD: usize = 48;
 const URL: usize = 1024;
 const EXE: usize = 384;
+/// The name of a role has 64.
+pub const ROLE: usize = 64;
 /// For words of our own, which are all shorter.
 const WORD: usize = 32;
 

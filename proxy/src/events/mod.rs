@@ -325,6 +325,8 @@ pub struct Events {
 
 struct Shared {
     session: SessionId,
+    /// The role of a service that they are about.
+    role: Option<Arc<str>>,
     next_id: AtomicU64,
     sums: Mutex<Sums>,
     counters: Counters,
@@ -344,20 +346,33 @@ impl Events {
     }
 
     fn with_flush_deadline(session: SessionId, sink: Option<File>, flush_deadline: Duration) -> Self {
-        Self::of(session, 1, sink.map(|sink| Writer::new(sink, flush_deadline)), Vec::new())
+        Self::of(session, None, 1, sink.map(|sink| Writer::new(sink, flush_deadline)), Vec::new())
     }
 
     /// Events that `outlets` are told of, numbered from `first_id` on.
     #[must_use]
     pub fn told_to(outlets: Vec<Arc<dyn Outlet>>, session: SessionId, first_id: u64) -> Self {
-        Self::of(session, first_id, None, outlets)
+        Self::of(session, None, first_id, None, outlets)
     }
 
-    fn of(session: SessionId, first_id: u64, writer: Option<Writer>, outlets: Vec<Arc<dyn Outlet>>) -> Self {
+    /// Events about the clients of a role, told to `outlets`: each line says which role.
+    #[must_use]
+    pub fn of_role(role: Arc<str>, outlets: Vec<Arc<dyn Outlet>>, session: SessionId) -> Self {
+        Self::of(session, Some(role), 1, None, outlets)
+    }
+
+    fn of(
+        session: SessionId,
+        role: Option<Arc<str>>,
+        first_id: u64,
+        writer: Option<Writer>,
+        outlets: Vec<Arc<dyn Outlet>>,
+    ) -> Self {
         let (next_id, refusals, dropped) = (AtomicU64::new(first_id), Budget::new(REFUSALS), AtomicU64::new(0));
         Self {
             shared: Arc::new(Shared {
                 session,
+                role,
                 next_id,
                 sums: Mutex::default(),
                 counters: Counters::default(),
@@ -515,6 +530,9 @@ impl Events {
         }
         let mut line = Line::new();
         let event = fill(&mut line);
+        if let Some(role) = &self.shared.role {
+            line.text("role", role, line::ROLE);
+        }
         let line = line.finish(self.shared.session, event);
         let full = |outlet: &&Arc<dyn Outlet>| outlet.wants_lines() && !outlet.line(&line);
         let dropped = self.shared.outlets.iter().filter(full).count();

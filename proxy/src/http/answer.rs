@@ -96,9 +96,9 @@ impl Answer {
         Self { status, error: "http_request_denied", challenges: true, details: None, text: text.to_owned() }
     }
 
-    /// What has proved its role, which has as many connections as it may have: 403.
+    /// What was let in, and its tenant has as many connections as it may have: 403.
     pub(crate) fn full() -> Self {
-        let text = "netbox: the role has as many connections as it may have (limit)\n".to_owned();
+        let text = "netbox: whoever this is has as many connections as there may be (limit)\n".to_owned();
         Self { status: "403 Forbidden", error: "http_request_denied", challenges: false, details: None, text }
     }
 

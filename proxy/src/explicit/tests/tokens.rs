@@ -369,7 +369,7 @@ async fn a_role_with_as_many_connections_as_it_may_have_is_told_so() {
     let mut second = service.client().await;
     send(&mut second, connect_with("github.com:9", &basic("", "one"))).await;
     let told = expect_answer(&mut second, "403").await;
-    assert_eq!(told, "netbox: the role has as many connections as it may have (limit)\n");
+    assert_eq!(told, "netbox: whoever this is has as many connections as there may be (limit)\n");
     drop((first, second, upstream));
     assert_eq!(reasons(&service.events().await[1]), ["limit", "listed"]);
 }
