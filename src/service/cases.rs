@@ -10,8 +10,8 @@ const CASES: &str = include_str!("../../tests/cases/service.jsonl");
 /// Where the tests are. Names of functions begin with the id.
 const THEMES: &str = "tests/e2e/themes";
 
-/// Those whose tests come with plain clients (tokens, roles) and with reload.
-const ELSEWHERE: [&str; 5] = ["M001", "M004", "M005", "M010", "M024"];
+/// The one whose test comes with reload.
+const ELSEWHERE: [&str; 1] = ["M024"];
 
 #[test]
 fn every_case_of_the_service_has_a_test() {

@@ -19,6 +19,7 @@ use netbox_proxy::tls::Identity;
 
 use super::tls;
 use crate::policy::{Layers, Refused};
+use crate::say::Voice;
 use crate::session;
 
 /// Of all connections that the process can hold, one role may have this part, so that it leaves room for the others.
@@ -41,15 +42,19 @@ struct RolePlan {
 }
 
 impl ClientPlan {
-    /// What these files say.
+    /// What these files say; what else is to be said of them, too.
     ///
     /// # Errors
     /// A role's rules do not fit the other files, or a file of a TLS listener cannot be used.
-    pub fn read(layers: &Layers) -> Result<Self, Refused> {
+    pub fn read(layers: &Layers, voice: Voice) -> Result<Self, Refused> {
         let Some(settings) = layers.settings() else { return Ok(Self::default()) };
         let mut plan = Self::default();
         for (name, compiled) in layers.roles()? {
             let Some(role) = settings.role(&name) else { continue };
+            compiled.warnings().iter().for_each(|warning| voice.warn(warning));
+            compiled.without_effect().iter().for_each(|lint| {
+                voice.warn(format_args!("{}: {}", lint.source(), lint.text()));
+            });
             plan.roles.push(RolePlan {
                 policy: Arc::new(compiled.into_policy()),
                 limits: role.limits().or(settings.limits),

@@ -69,11 +69,11 @@ impl Plan {
                 format!("`--listen {}`: other machines could use the proxy, which has no authentication", open.address);
             return Err(Refused::usage(text).hint("listen on `127.0.0.1`, or add `--listen-any` if that is meant"));
         }
-        // Whoever attaches brings a policy.
-        if !listeners.is_empty() {
+        // Whoever attaches brings a policy, and so does whoever has a role.
+        if listeners.iter().any(|listener| listener.role.is_none()) && !settings.asks_for_token(None) {
             effective.warn(voice);
         }
-        let clients = ClientPlan::read(&effective.layers)?;
+        let clients = ClientPlan::read(&effective.layers, voice)?;
         Ok(Self {
             clients,
             control,

@@ -26,6 +26,12 @@ impl Proxy {
         format!("http://{}", self.address)
     }
 
+    /// Has it read its files anew, and waits until it has.
+    pub fn reload(&self) {
+        self.running.signal(Signal::SIGHUP);
+        self.running.wait_for_stderr("netbox: read anew");
+    }
+
     /// Ends it.
     pub fn stop(self) -> Outcome {
         self.stop_by(Signal::SIGTERM)

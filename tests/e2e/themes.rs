@@ -38,6 +38,7 @@ mod service;
 mod service_attacks;
 mod service_away;
 mod service_cases;
+mod service_clients;
 mod service_crowd;
 mod service_users;
 mod several;
@@ -112,6 +113,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         service_away::TESTS,
         service_cases::TESTS,
         service_crowd::TESTS,
+        service_clients::TESTS,
         service_users::TESTS,
         proxy::TESTS,
         explicit::TESTS,
