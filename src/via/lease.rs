@@ -1,10 +1,12 @@
 //! The lease: the control connection while the sandbox runs, and what is done while there is none.
 
+use std::cell::Cell;
 use std::collections::HashMap;
-use std::future::{Future, pending};
+use std::future::{Future, pending, poll_fn};
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::mpsc::SyncSender;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use netbox_proxy::Listeners;
@@ -83,7 +85,16 @@ impl Lease {
         let Self { path, mut wish, attached, listeners, mut words, talk, voice } = self;
         // Kept, so that there may always be a word.
         let _talk = talk;
+        let has_departed = Cell::new(false);
         let mut departure = pin!(departure);
+        // Asked again after it has come, it has come.
+        let mut departure = pin!(poll_fn(|context| {
+            if !has_departed.get() {
+                ready!(departure.as_mut().poll(context));
+                has_departed.set(true);
+            }
+            Poll::Ready(())
+        }));
         let mut attached = Some(attached);
         loop {
             let Attached { receiver, sender, .. } = match attached.take() {
@@ -112,6 +123,8 @@ impl Lease {
             wish.first_id = (wish.first_id / NUMBERS + 1) * NUMBERS;
             match over {
                 Over::Done => return Ok(()),
+                // Nobody is left to be carried, and the service has gone before it could say goodbye.
+                Over::Gone if has_departed.get() => return Ok(()),
                 Over::Gone => {}
                 Over::Ended(why) => return Err(why),
             }

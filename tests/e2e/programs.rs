@@ -24,6 +24,8 @@ pub const SSH: Program = Program { name: "ssh", package: "openssh-client" };
 pub const NODE: Program = Program { name: "node", package: "nodejs" };
 /// See `Program`.
 pub const JAVA: Program = Program { name: "java", package: "default-jdk-headless" };
+/// Looks at units; it needs no systemd that runs.
+pub const SYSTEMD_ANALYZE: Program = Program { name: "systemd-analyze", package: "systemd" };
 /// Comes with Java.
 pub const KEYTOOL: Program = Program { name: "keytool", package: "default-jdk-headless" };
 /// See `Program`.
@@ -93,6 +95,7 @@ const OWN: &[(&str, &str)] = &[
     ("fetch.mjs", include_str!("programs/fetch.mjs")),
     ("tunnel.mjs", include_str!("programs/tunnel.mjs")),
     ("Fetch.java", include_str!("programs/Fetch.java")),
+    ("supervise.py", include_str!("programs/supervise.py")),
     ("work/parallel.mjs", include_str!("programs/work/parallel.mjs")),
     ("work/parallel.py", include_str!("programs/work/parallel.py")),
     ("work/Sockets.java", include_str!("programs/work/Sockets.java")),

@@ -112,6 +112,11 @@ impl<'w> Service<'w> {
         &self.running
     }
 
+    /// Waits for its end.
+    pub fn finish(self) -> Outcome {
+        self.running.finish()
+    }
+
     /// Ends it in order.
     pub fn stop(self) -> Outcome {
         self.running.signal(Signal::SIGTERM);

@@ -40,6 +40,7 @@ mod service_away;
 mod service_cases;
 mod service_clients;
 mod service_crowd;
+mod service_operations;
 mod service_users;
 mod several;
 mod signals;
@@ -115,6 +116,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         service_crowd::TESTS,
         service_clients::TESTS,
         service_users::TESTS,
+        service_operations::TESTS,
         proxy::TESTS,
         explicit::TESTS,
         without_nf_tables::TESTS,
