@@ -246,10 +246,10 @@ fn errors_are_told_with_place_and_remedy(world: &World) {
   2 | allow = [\"https://github.com/x\", \"*.com\"]
     |                                   ^
   hint: write the names of one owner: `*.example.com`
-{path}:3:1: error[misplaced-key]: a project's file may not hold `hooks`
+{path}:3:1: error[not-supported-yet]: `hooks` is not supported yet
   3 | hooks = [\"touch x\"]
     | ^
-  hint: write `hooks` in `/etc/netbox/config.toml` or `~/.config/netbox/config.toml`
+  hint: leave it out
 "
     );
     assert_eq!(outcome.stdout(), expected, "{outcome}");
