@@ -11,8 +11,8 @@ use std::path::Path;
 use netbox_launcher::{Embryo, Failure, Listeners, Outcome, Protected, Spec, Step};
 use serde_json::{Value, json};
 
-use crate::apparmor;
 use crate::cli::{DoctorArguments, Weaker};
+use crate::profiles;
 use crate::run::NO_NETWORK;
 use crate::via::{Call, NotCarried};
 use crate::{protected, say, served_mounts, via, weaker};
@@ -93,14 +93,9 @@ pub fn doctor(arguments: &DoctorArguments) -> u8 {
         return 0;
     }
     let closed = netbox_launcher::close_inherited(&[]);
-    if arguments.apparmor_profile {
-        return match stdout().lock().write_all(apparmor::PROFILE.as_bytes()) {
-            Ok(()) => 0,
-            Err(error) => {
-                say::error(format_args!("cannot write to stdout: {error}"), None);
-                crate::FAILED
-            }
-        };
+    let profile = arguments.apparmor_profile.then_some(profiles::APPARMOR);
+    if let Some(profile) = profile.or(arguments.seccomp_profile.then_some(profiles::SECCOMP)) {
+        return conclude(stdout().lock().write_all(profile.as_bytes()), true);
     }
     let (protected, unprotected) = match protected::find(&[]) {
         Ok(found) => (found.protected, None),
@@ -118,6 +113,11 @@ pub fn doctor(arguments: &DoctorArguments) -> u8 {
     checks.extend(service);
     checks.extend(circumstances(trial.as_ref().ok()));
     let printed = if arguments.json { print_json(&checks, works) } else { print(&checks, works) };
+    conclude(printed, works)
+}
+
+/// The exit code, once all is said.
+fn conclude(printed: std::io::Result<()>, works: bool) -> u8 {
     match printed {
         Err(error) => {
             say::error(format_args!("cannot write to stdout: {error}"), None);
@@ -253,12 +253,12 @@ fn fix(failure: &Failure) -> Option<String> {
             Some("sudo sysctl -w kernel.unprivileged_userns_clone=1".to_owned())
         }
         (Step::Namespaces, libc::EPERM) if is_filtered() => Some(
-            "a seccomp filter is in force here, as in a container: let its profile allow `clone3`, `unshare` and `mount` with \
-             user namespaces (Docker: `--security-opt seccomp=PROFILE`)"
+            "a seccomp filter is in force here, as in a container: `netbox doctor --seccomp-profile` prints a profile that allows \
+             what netbox takes, `clone3`, `unshare`, `mount` and a few others (Docker: `--security-opt seccomp=PROFILE`)"
                 .to_owned(),
         ),
         (_, libc::EPERM | libc::EACCES) if setting("kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") => {
-            Some(apparmor::how_to_install(&env::current_exe().unwrap_or_default()))
+            Some(profiles::how_to_install(&env::current_exe().unwrap_or_default()))
         }
         _ => None,
     };

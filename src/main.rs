@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-mod apparmor;
 mod caught_ports;
 mod check;
 mod cli;
@@ -22,6 +21,7 @@ mod place;
 mod policy;
 mod policy_flags;
 mod ports;
+mod profiles;
 mod protected;
 mod published;
 mod reference;

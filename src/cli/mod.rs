@@ -213,6 +213,12 @@ pub struct DoctorArguments {
     #[arg(long, conflicts_with = "json")]
     pub apparmor_profile: bool,
 
+    /// Print a seccomp profile for container engines, and look at nothing
+    ///
+    /// What they allow by default, and the calls that netbox needs besides.
+    #[arg(long, conflicts_with_all = ["json", "apparmor_profile"])]
+    pub seccomp_profile: bool,
+
     /// Do nothing: what the trial sandbox runs
     #[arg(long, hide = true)]
     pub inside: bool,

@@ -22,6 +22,7 @@ tests![
     under_the_profile_that_netbox_brings_it_works_as_ever needs [PYTHON, CC, CURL],
     each_call_that_the_profile_adds_is_needed needs [PYTHON, CC],
     the_profile_refuses_what_engines_refuse needs [PYTHON, CC],
+    doctor_prints_the_profile needs [],
     the_pod_names_the_profile_and_what_else_it_takes needs [],
 ];
 
@@ -200,6 +201,11 @@ fn under_profile(world: &World, left_out: &str) -> Vec<String> {
     let path = world.fresh_path("home");
     std::fs::write(&path, PROFILE).expect("own folder");
     own(world, "python3", "container.py", &[path.to_str().expect("plain characters"), left_out])
+}
+
+fn doctor_prints_the_profile(world: &World) {
+    let outcome = world.netbox_words().exec(&["doctor", "--seccomp-profile"]);
+    assert_eq!(outcome.exits_with(0).stdout(), PROFILE);
 }
 
 /// The calls that the profile allows for netbox's sake, which come first in it.

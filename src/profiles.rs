@@ -1,14 +1,17 @@
-//! The profile that netbox needs where AppArmor takes the capabilities of user namespaces from programs without one.
+//! Profiles that netbox needs in some places, and brings: AppArmor's, where that takes the capabilities of user namespaces
+//! from programs without one, and a seccomp profile for containers.
 
 use std::path::Path;
 
-/// As it is installed.
-pub const PROFILE: &str = include_str!("../packaging/apparmor/netbox");
+/// AppArmor's, as it is installed.
+pub const APPARMOR: &str = include_str!("../packaging/apparmor/netbox");
+/// For a container engine.
+pub const SECCOMP: &str = include_str!("../packaging/container/seccomp.json");
 
-/// Where the profile takes netbox to be: no user can put another program there.
+/// Where AppArmor's takes netbox to be: no user can put another program there.
 const PLACES: [&str; 2] = ["/usr/bin/netbox", "/usr/local/bin/netbox"];
 
-/// What root does to install it, for netbox at this path.
+/// What root does to install AppArmor's, for netbox at this path.
 pub fn how_to_install(own: &Path) -> String {
     let is_in_place = PLACES.iter().any(|place| own == Path::new(place));
     let own = netbox_config::quote(own.as_os_str().as_encoded_bytes()).to_string();
@@ -33,10 +36,10 @@ mod tests {
 
     #[test]
     fn the_profile_is_for_the_places_that_are_roots_alone() {
-        let head = PROFILE.lines().find(|line| line.starts_with("profile netbox ")).expect("it is there");
+        let head = APPARMOR.lines().find(|line| line.starts_with("profile netbox ")).expect("it is there");
         assert!(head.starts_with("profile netbox /usr/{,local/}bin/netbox "), "{head}");
-        assert_eq!(PROFILE.matches("\n  userns,").count(), 2);
-        assert_eq!(PROFILE.matches("\n  deny capability,").count(), 1, "for the command");
+        assert_eq!(APPARMOR.matches("\n  userns,").count(), 2);
+        assert_eq!(APPARMOR.matches("\n  deny capability,").count(), 1, "for the command");
     }
 
     #[test]
