@@ -6,6 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
 use crate::cli::EventDestination;
@@ -41,6 +42,16 @@ impl EventSink {
                 let file = netbox_launcher::inherited(*number)
                     .and_then(writable)
                     .map_err(|error| format!("`--events fd:{number}`: {error}"))?;
+                Ok(EventSink { file, place: None })
+            }
+            EventDestination::UnixDatagram(path) => {
+                let connect = || {
+                    let socket = UnixDatagram::unbound()?;
+                    socket.connect(path)?;
+                    Ok(File::from(OwnedFd::from(socket)))
+                };
+                let file = connect()
+                    .map_err(|error: io::Error| format!("events to `unix-datagram:{}`: {error}", path.display()))?;
                 Ok(EventSink { file, place: None })
             }
         }

@@ -3,11 +3,24 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use netbox_config::service::EventsTarget;
+
 /// Where events go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventDestination {
     File(PathBuf),
     Descriptor(i32),
+    /// From the configuration of a service alone.
+    UnixDatagram(PathBuf),
+}
+
+impl From<EventsTarget> for EventDestination {
+    fn from(target: EventsTarget) -> Self {
+        match target {
+            EventsTarget::File(path) => Self::File(path),
+            EventsTarget::UnixDatagram(path) => Self::UnixDatagram(path),
+        }
+    }
 }
 
 impl EventDestination {

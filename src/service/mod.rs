@@ -80,7 +80,7 @@ pub fn serve(arguments: &ServeArguments) -> u8 {
         return refuse(USAGE, "there is nothing to listen on", Some(hint));
     }
     let destination = match event_sink::destination(arguments.events.as_ref()) {
-        Ok(destination) => destination,
+        Ok(destination) => destination.or_else(|| plan.events.clone().map(Into::into)),
         Err(why) => return refuse(USAGE, &why, None),
     };
     let sink = match destination.as_ref().map(EventSink::open).transpose() {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use netbox_config::service::{ListenAddress, Listener, TenantLimits};
+use netbox_config::service::{EventsTarget, ListenAddress, Listener, TenantLimits};
 use netbox_config::{Policy, Source};
 
 use super::clients::ClientPlan;
@@ -31,6 +31,8 @@ pub struct Plan {
     pub listeners: Vec<Listener>,
     /// Where metrics are served.
     pub metrics: Option<SocketAddr>,
+    /// Where events go, if nothing else was typed.
+    pub events: Option<EventsTarget>,
     /// How long what is open has to finish, once the service is told to end.
     pub drain: Duration,
     /// Roles of plain clients, and the files of their listeners. Taken out when it is put in force.
@@ -79,6 +81,7 @@ impl Plan {
             control,
             listeners,
             metrics: arguments.metrics.or(settings.metrics.as_ref().map(|(address, _)| *address)),
+            events: settings.events.as_ref().map(|(target, _)| target.clone()),
             drain: arguments.drain_timeout.or(settings.drain).unwrap_or(DRAIN),
             limits: settings.limits,
             policy: Arc::new(effective.compiled.into_policy()),

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{SockType, getsockopt, sockopt};
 
 /// How many bytes may wait to be written: some 16,000 lines of the usual length.
 pub const QUEUE_BYTES: usize = 4 << 20;
@@ -59,7 +60,9 @@ impl Writer {
         let (queue, lines) = mpsc::channel();
         let (finished, done) = mpsc::channel();
         let load = Arc::<Load>::default();
-        let sink = Sink { file: sink, torn: false, load: Arc::clone(&load) };
+        // A datagram is a line.
+        let datagrams = getsockopt(&sink, sockopt::SockType).is_ok_and(|kind| kind == SockType::Datagram);
+        let sink = Sink { file: sink, datagrams, torn: false, load: Arc::clone(&load) };
         let spawned = std::thread::Builder::new().name("events".to_owned()).spawn(move || {
             let _finished: Sender<()> = finished;
             sink.write_all_of(&lines);
@@ -98,6 +101,8 @@ impl Writer {
 /// The queue's far end.
 struct Sink {
     file: File,
+    /// It takes a line by each call.
+    datagrams: bool,
     /// The last write ended within a line.
     torn: bool,
     load: Arc<Load>,
@@ -114,7 +119,7 @@ impl Sink {
                     Message::Line(line) => batch.push(&line),
                     Message::Last(make) => last = Some(make),
                 }
-                if last.is_some() || batch.bytes.len() >= BATCH_BYTES {
+                if last.is_some() || self.datagrams || batch.bytes.len() >= BATCH_BYTES {
                     break;
                 }
             }

@@ -2,9 +2,13 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use rcgen::{CertificateParams, KeyPair, SanType};
+use serde_json::Value;
 
 use super::reach::publish_repository;
 use crate::outcome::Outcome;
@@ -25,6 +29,7 @@ tests![
     a_listener_of_a_role_says_who_comes needs [CURL],
     a_token_is_made_shown_once_and_known_by_its_hash needs [CURL],
     the_files_of_a_tls_listener_are_checked needs [],
+    events_go_where_the_configuration_says needs [CURL],
 ];
 
 /// The configuration of a service, in a folder of its own.
@@ -401,4 +406,36 @@ fn the_files_of_a_tls_listener_are_checked(world: &World) {
     serve().exits_with(125).complains("there is no private key in it");
     fs::remove_file(&certificate).expect("own file");
     serve().exits_with(125).complains("the certificate of a listener: there is no file");
+}
+
+/// To a file, or to a socket, of which each datagram is a line.
+fn events_go_where_the_configuration_says(world: &World) {
+    let host = world.zone().host("role-events");
+    let service = Service::new(world, "");
+    let socket = UnixDatagram::bind(service.path("socket")).expect("own folder");
+    socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
+    for target in [service.path("events.jsonl"), format!("unix-datagram:{}", service.path("socket"))] {
+        let text =
+            format!("allow = [\"{}\"]\n[service]\nlisten = [\"127.0.0.1:0\"]\nevents = \"{target}\"\n", host.name);
+        service.write("service.toml", &text);
+        let file = service.path("service.toml");
+        let running = world.netbox_words().start(&["proxy", "serve", "--config", &file]);
+        let url = format!("http://{}", running.wait_for_stderr("netbox: listening on "));
+        fetch(world, &["--proxy", &url], &host.http("/")).exits_with(0).says("hello");
+        running.signal(Signal::SIGTERM);
+        running.finish().exits_with(0);
+    }
+    let kinds = |lines: Vec<String>| -> Vec<_> {
+        let events = lines.iter().map(|line| serde_json::from_str::<Value>(line).expect("one line is one event"));
+        events.map(|event| event["event"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    let written = fs::read_to_string(service.path("events.jsonl")).expect("it was written");
+    let told = (0..4).map(|_| {
+        let mut datagram = [0; 8192];
+        let length = socket.recv(&mut datagram).expect("a datagram comes");
+        String::from_utf8_lossy(&datagram[..length]).into_owned()
+    });
+    let expected = ["start", "decision", "close", "exit"];
+    assert_eq!(kinds(written.lines().map(ToOwned::to_owned).collect()), expected);
+    assert_eq!(kinds(told.collect()), expected);
 }
