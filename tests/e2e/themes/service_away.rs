@@ -1,6 +1,7 @@
 //! The shared service dies, comes back, or comes back as somebody who refuses: a sandbox never gains by it.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 
 use nix::sys::signal::Signal;
@@ -22,6 +23,7 @@ tests![
     a_service_that_ends_in_order_is_one_that_is_away needs [CURL],
     a_service_that_refuses_the_next_lease_ends_the_run needs [CURL],
     a_run_ends_as_ever_while_the_service_is_away needs [],
+    a_service_that_dies_at_the_end_of_a_run_is_no_failure needs [],
     what_was_refused_before_the_service_died_still_counts needs [CURL],
     an_address_of_before_stands_for_no_other_name needs [PYTHON],
 ];
@@ -163,11 +165,36 @@ fn a_service_that_refuses_the_next_lease_ends_the_run(world: &World) {
     let listener = UnixListener::bind(&socket).expect("own folder");
     let (mut stream, _) = listener.accept().expect("it is called");
     let refusal = r#"{"type":"refused","reason":"user","text":"nothing for you\u001b[2J any more"}"#;
-    std::io::Write::write_all(&mut stream, &frame(refusal.as_bytes())).expect("it listens");
+    stream.write_all(&frame(refusal.as_bytes())).expect("it listens");
     let outcome: Outcome = running.finish();
     outcome
         .exits_with(125)
         .complains("the service refuses: nothing for you\\x1b[2J any more, and the sandbox was ended");
+}
+
+/// Somebody stands in for a service: it grants everything, and is gone as soon as it hears of the sandbox's end.
+fn a_service_that_dies_at_the_end_of_a_run_is_no_failure(world: &World) {
+    let folder = world.fresh_path("files").with_extension("service");
+    fs::create_dir(&folder).expect("own folder");
+    let listener = UnixListener::bind(folder.join("control.sock")).expect("own folder");
+    let via = format!("unix:{}/control.sock", folder.display());
+    let running = world.netbox(&["--no-config", "--via", &via, "--mode", "none"]).start(&["sh", "-c", "exit 7"]);
+    let (mut stream, _) = listener.accept().expect("it is called");
+    let mut said = move || {
+        let mut length = [0; 4];
+        stream.read_exact(&mut length).expect("a frame");
+        let mut text = vec![0; u32::from_be_bytes(length) as usize];
+        stream.read_exact(&mut text).expect("a whole frame");
+        let text = String::from_utf8(text).expect("JSON");
+        if text.contains("\"policy\"") {
+            let granted = frame(br#"{"type":"granted","policy":"00","mode":"none","warnings":[]}"#);
+            stream.write_all(&granted).expect("it listens");
+        }
+        text
+    };
+    while said() != r#"{"type":"end"}"# {}
+    drop(said);
+    running.finish().exits_with(7);
 }
 
 fn a_run_ends_as_ever_while_the_service_is_away(world: &World) {
