@@ -89,12 +89,28 @@ fn a_listener_that_is_made_to_wait_holds_up_its_own_user_alone(world: &World) {
     };
     let cell = Cell::new();
     let control = attach(&cell);
+    let mut first = cell.connect().expect("it listens");
+    assert_eq!(request(&mut first, &host.name, "/").expect("an answer").0, 200, "it is carried");
     cell.listener.set_nonblocking(false).expect("its own");
     let copy = cell.listener.try_clone().expect("a descriptor");
     let thief = thread::spawn(move || while copy.accept().is_ok() {});
-    for _ in 0..1000 {
+    // Its thread waits in accept(2): the one that says so is that user's.
+    let name = format!("user-{uid}");
+    let waits = || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", own.running().pid())).expect("a child's threads").flatten();
+        let read = |task: &fs::DirEntry, file: &str| fs::read_to_string(task.path().join(file)).unwrap_or_default();
+        let accept = [libc::SYS_accept, libc::SYS_accept4].map(|number| format!("{number} "));
+        tasks.into_iter().any(|task| {
+            let call = read(&task, "syscall");
+            read(&task, "comm").trim_end() == name && accept.iter().any(|number| call.starts_with(number))
+        })
+    };
+    let is_held_up = (0..1000).any(|_| {
         drop(cell.connect());
-    }
+        thread::yield_now();
+        waits()
+    });
+    assert!(is_held_up, "the listener's maker cannot do what is to be shown");
     let client = curl(&["http://service-made-to-wait.example.com/"]);
     own.netbox(&["--allow", &host.name]).exec(&client).exits_with(0).says("hello");
     drop(control);
