@@ -8,6 +8,11 @@ use netbox_proxy::Outer;
 /// Where a resolver asks that knows no other place.
 const DNS: u16 = 53;
 
+/// The one that this process is inside of, found by asking.
+pub fn here() -> Option<Outer> {
+    netbox_launcher::is_nested().then(around)
+}
+
 /// How it is asked: as programs beside this one may.
 pub fn around() -> Outer {
     Outer::at(SocketAddr::from((Ipv4Addr::LOCALHOST, EXPLICIT_PORT)))

@@ -20,7 +20,7 @@ use netbox_proxy::tls::Identity;
 use super::tls;
 use crate::policy::{Layers, Refused};
 use crate::say::Voice;
-use crate::session;
+use crate::{outer, session};
 
 /// Of all connections that the process can hold, one role may have this part, so that it leaves room for the others.
 const PART_OF_A_ROLE: u64 = 2;
@@ -202,6 +202,7 @@ impl Clients {
         });
         let names = session::names(Arc::clone(&role.policy));
         let mut session = Session::new(Arc::new(names), events, (self.facts)());
+        session.outer = outer::here();
         bound(&mut session, PART_OF_A_ROLE);
         let session = Arc::new(session);
         let tenant = Tenant {

@@ -101,7 +101,7 @@ impl Control {
         })?;
         let user_namespace =
             Namespace::own_user().map_err(|error| format!("cannot look at `/proc/self/ns/user`: {error}"))?;
-        let outer = netbox_launcher::is_nested().then(outer::around);
+        let outer = outer::here();
         Ok(Arc::new(Self {
             outer,
             service,

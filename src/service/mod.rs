@@ -149,7 +149,8 @@ async fn carry(
         since: SystemTime::now(),
     });
     let own = listening.clone();
-    let clients = Clients::new(&open, events, &registry, move || Facts::new(Vec::new()).beside(own.clone()));
+    let clients =
+        Clients::new(&open, events, &registry, move || Facts::new(outer::doors(outer::here())).beside(own.clone()));
     clients.replace(std::mem::take(&mut plan.clients)).map_err(failed)?;
     let (service, requests) = Service::new(registry, open, clients);
     let grants = Arc::clone(&plan.grants);
@@ -170,7 +171,7 @@ async fn carry(
 
 /// What carries clients without a role.
 fn clients_of_no_role(plan: &Plan, events: &Events, listening: &Listening) -> Session {
-    let outer = netbox_launcher::is_nested().then(outer::around);
+    let outer = outer::here();
     let facts = Facts::new(outer::doors(outer)).beside(listening.clone());
     let mut session = Session::new(Arc::new(session::names(Arc::clone(&plan.policy))), events.clone(), facts);
     session.outer = outer;

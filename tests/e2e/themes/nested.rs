@@ -25,6 +25,7 @@ tests![
     programs_inside_use_their_own_sockets_as_ever needs [PYTHON],
     a_socket_of_the_hosts_cannot_be_let_through_to_the_inner_one needs [],
     below_a_supervisor_that_is_no_netbox_nothing_runs needs [PYTHON],
+    a_proxy_inside_asks_the_outer_one_too needs [CURL],
     doctor_says_so needs [],
     in_bwrap_with_a_network_it_works_as_ever needs [BWRAP, CURL],
     in_bwrap_without_a_network_it_starts_and_reaches_nothing needs [BWRAP, CURL],
@@ -341,6 +342,29 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     let outcome = world.bare().exec(&words);
     outcome.exits_with(125).does_not_say("it ran").complains("cannot supervise connects").complains("EBUSY");
     outcome.complains("which is no netbox");
+}
+
+/// `netbox proxy serve`, beside its client in one sandbox.
+fn a_proxy_inside_asks_the_outer_one_too(world: &World) {
+    let (listed, other) = (world.zone().host("nested-proxy"), world.zone().host("nested-proxy-other"));
+    let netbox = world.netbox_path().display();
+    let script = format!(
+        "{netbox} proxy serve --no-config --allow '*' --listen 127.0.0.1:3128 2>said & proxy=$!
+        until grep -q 'listening on' said; do kill -0 $proxy || exit 9; done
+        curl -sS --max-time 30 --proxy http://127.0.0.1:3128 {} {}; kill $proxy; wait $proxy; exit 0",
+        listed.http("/"),
+        other.http("/")
+    );
+    let folder = world.fresh_path("home");
+    std::fs::create_dir(&folder).expect("own folder");
+    let mark = world.mark();
+    let outcome = world.netbox(&["--allow", &listed.name]).folder(&folder).exec(&["sh", "-c", &script]);
+    outcome
+        .exits_with(0)
+        .says(&greeting(&listed))
+        .says("is refused by the netbox around this one: no rule allows this host");
+    outcome.refused(&other.name, 80, "not-listed");
+    world.assert_untouched(mark, &other);
 }
 
 fn doctor_says_so(world: &World) {
