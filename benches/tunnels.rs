@@ -1,5 +1,5 @@
-//! What a tunnel through `netbox proxy serve` costs: bytes of one, and new ones per second, against direct connections
-//! and against squid and tinyproxy where they are installed; and what it costs to look at first bytes, against rules that
+//! What a tunnel through `netbox proxy serve` costs: bytes of one and the processor's time for them, and new ones per second
+//! and how long the slowest take, against direct connections and against squid and tinyproxy where they are installed; and what it costs to look at first bytes, against rules that
 //! let them pass unseen and against another netbox, if `NETBOX_BASELINE` names one. In one interleaved run.
 //!
 //! `cargo bench --bench tunnels`. Servers, proxies and clients live in a network namespace of the bench's own, on its
@@ -11,8 +11,6 @@ mod ways;
 
 use std::env;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -65,22 +63,40 @@ async fn compare() {
     let ways = working;
     println!("one tunnel, {} MiB, median of {BYTE_ROUNDS}, MiB/s", BYTES >> 20);
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
+    let used = |way: &Way| way.program.as_ref().and_then(ways::Program::processor);
+    let before: Vec<_> = ways.iter().map(used).collect();
     for _ in 0..BYTE_ROUNDS {
         for (rates, way) in rates.iter_mut().zip(&ways) {
             rates.push(throughput(way).await.expect("the bytes come"));
         }
     }
     print(&ways, rates);
+    println!("seconds of processor that the proxy takes for each GiB");
+    let moved = (BYTES * BYTE_ROUNDS as u64) as f64 / (1_u64 << 30) as f64;
+    for (way, before) in ways.iter().zip(before) {
+        if let (Some(before), Some(after)) = (before, used(way)) {
+            println!("  {:10} {:9.2}", way.name, (after - before) / moved);
+        }
+    }
     for clients in CLIENTS {
         for (what, is_hello) in [("", false), (" with a ClientHello", true)] {
             println!("new tunnels per second{what}, {clients} at once, median of {RATE_ROUNDS}");
             let mut rates: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
+            let mut times: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
             for _ in 0..RATE_ROUNDS {
-                for (rates, way) in rates.iter_mut().zip(&ways) {
-                    rates.push(tunnels(way, clients, is_hello).await);
+                for ((rates, times), way) in rates.iter_mut().zip(&mut times).zip(&ways) {
+                    let (rate, took) = tunnels(way, clients, is_hello).await;
+                    rates.push(rate);
+                    times.extend(took);
                 }
             }
             print(&ways, rates);
+            println!("  milliseconds that a tunnel takes with its first answer, median and of 99 in 100 at most");
+            for (way, mut times) in ways.iter().zip(times) {
+                times.sort_by(f64::total_cmp);
+                let at = |part: usize| times[(times.len() - 1) * part / 100] * 1000.0;
+                println!("  {:10} {:9.2} {:9.2}", way.name, at(50), at(99));
+            }
         }
     }
 }
@@ -128,21 +144,24 @@ async fn throughput(way: &Way) -> io::Result<f64> {
     Ok((BYTES >> 20) as f64 / start.elapsed().as_secs_f64())
 }
 
-/// How many tunnels are opened in a second by so many clients, each of which opens one after the other.
-async fn tunnels(way: &Way, clients: usize, is_hello: bool) -> f64 {
-    let done = Arc::new(AtomicU64::new(0));
+/// How many tunnels are opened in a second by so many clients, each of which opens one after the other, and how many seconds
+/// each took.
+async fn tunnels(way: &Way, clients: usize, is_hello: bool) -> (f64, Vec<f64>) {
     let start = Instant::now();
     let mut set = JoinSet::new();
     for _ in 0..clients {
-        let (done, way) = (Arc::clone(&done), Way { name: way.name, proxy: way.proxy, program: None });
+        let way = Way { name: way.name, proxy: way.proxy, program: None };
         set.spawn(async move {
+            let mut times = Vec::new();
             while start.elapsed() < RATE_TIME {
+                let begun = Instant::now();
                 let exchange = async { if is_hello { exchange_hello(&way).await } else { exchange(&way).await } };
                 tokio::time::timeout(PATIENCE, exchange).await.expect("in time").expect("the tunnel opens");
-                done.fetch_add(1, Ordering::Relaxed);
+                times.push(begun.elapsed().as_secs_f64());
             }
+            times
         });
     }
-    set.join_all().await;
-    done.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64()
+    let times = set.join_all().await.concat();
+    (times.len() as f64 / start.elapsed().as_secs_f64(), times)
 }

@@ -87,6 +87,17 @@ pub struct Way {
 
 pub struct Program(pub Child);
 
+impl Program {
+    /// Seconds of processor that it has used (proc_pid_stat(5): fields 14 and 15, in hundredths). `None`: it cannot be told.
+    pub fn processor(&self) -> Option<f64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).ok()?;
+        // A name may hold spaces.
+        let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let ticks = |field: usize| fields.get(field)?.parse::<f64>().ok();
+        Some((ticks(11)? + ticks(12)?) / 100.0)
+    }
+}
+
 impl Drop for Program {
     fn drop(&mut self) {
         // It may have ended.
