@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 
+use nix::sys::signal::Signal;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, connect, socket};
 use serde_json::{Value, json};
 
@@ -29,6 +30,7 @@ tests![
     m020_a_far_side_that_never_answers_holds_its_own_connection_alone needs [CURL],
     m021_hostile_names_are_one_line_each needs [],
     m023_hosts_of_many_tenants_are_told_by_lint needs [],
+    m024_a_long_tunnel_ends_when_its_rule_is_gone needs [CURL],
 ];
 
 fn m003_nothing_of_another_sandbox_can_be_read(world: &World) {
@@ -292,4 +294,21 @@ fn m023_hosts_of_many_tenants_are_told_by_lint(world: &World) {
     outcome.exits_with(0);
     let said = [outcome.stdout(), outcome.stderr()].concat();
     assert!(said.contains("amazonaws.com") && said.contains("warning"), "{outcome}");
+}
+
+fn m024_a_long_tunnel_ends_when_its_rule_is_gone(world: &World) {
+    let host = world.zone().host("m024");
+    let file = world.fresh_path("files").with_extension("toml");
+    let table = |rule: &str| format!("[service.user.{}]\nceiling = [\"{rule}\"]\n", world.identity.uid);
+    fs::write(&file, table(&host.name)).expect("own folder");
+    let service = Service::start(world, &["--config", &file.to_string_lossy()]);
+    let stream = host.https("/events?gate=m024");
+    let running = service.netbox(&["--allow", &host.name]).start(&curl(&["--no-buffer", &stream]));
+    running.wait_for_stdout("data");
+    fs::write(&file, table("other.example.com")).expect("own folder");
+    service.running().signal(Signal::SIGHUP);
+    let outcome = running.finish();
+    assert_ne!(outcome.code, Some(0), "{outcome}");
+    assert_eq!(outcome.event("close")["end"], "revoked", "{outcome}");
+    world.gates().open("m024");
 }
