@@ -1,12 +1,11 @@
 //! What was refused or failed, in a few lines on stderr when the run is over.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use netbox_proxy::events::{Events, Reached, Refused, Summary};
 
 use crate::cli::When;
-use crate::say::Voice;
+use crate::say::{self, Voice};
 
 /// How many refusals are told one by one.
 const SHOWN: usize = 10;
@@ -24,9 +23,8 @@ pub fn conclude(events: &Events, code: u8, when: When, voice: Voice) {
     };
     let always = when == When::Always || voice.verbose;
     if wanted && let Some(text) = compose(&events.summary(), always) {
-        // One write, so that lines of a command that still runs elsewhere do not come between. A closed stderr is no
-        // reason to fail.
-        let _ = std::io::stderr().write_all(text.as_bytes());
+        // In one piece, so that lines of a command that still runs elsewhere do not come between.
+        say::plain(&text);
     }
 }
 

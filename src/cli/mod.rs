@@ -129,7 +129,7 @@ the sandbox, with exit code 130.";
 const SERVE_EXIT_CODES: &str = "\
 Exit codes: 0 if SIGINT, SIGTERM or `netbox proxy drain` ended it; 125 if netbox failed; 2 for wrong usage.
 
-Signals: SIGHUP has the files read anew. SIGINT and SIGTERM let what is open finish, for as long as `--drain-timeout` says; the \
+Signals: SIGHUP has the files read anew. SIGUSR1 opens the file of events anew, where the old one was moved away. SIGINT and SIGTERM let what is open finish, for as long as `--drain-timeout` says; the \
 second one ends it at once.";
 const ASK_EXIT_CODES: &str = "\
 Exit codes: 0 if it was done; 125 if it was not, or nobody could be asked; 2 for wrong usage.";

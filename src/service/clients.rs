@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use netbox_config::Policy;
 use netbox_config::service::{Listener, TenantLimits, TlsFiles, TokenHash};
 use netbox_proxy::Session;
-use netbox_proxy::events::{Events, Outlet, SessionId, Start};
+use netbox_proxy::events::{Events, Outlet, Relay, SessionId, Start};
 use netbox_proxy::facts::Facts;
 use netbox_proxy::service::credentials::{Entrance, Role, Roles, TenantDoor};
 use netbox_proxy::service::registry::{Registration, Registry, Tenant, TenantKind};
@@ -190,7 +190,7 @@ impl Clients {
 
     /// A role that nobody has been yet.
     fn begin(&self, role: &RolePlan) -> std::io::Result<CarriedRole> {
-        let outlets: Vec<Arc<dyn Outlet>> = vec![Arc::new(Written(self.events.clone()))];
+        let outlets: Vec<Arc<dyn Outlet>> = vec![Arc::new(Relay::new(&self.events))];
         let events = Events::of_role(Arc::clone(&role.name), outlets, SessionId::random()?);
         events.start(Start {
             argv0: program(),
@@ -236,19 +236,4 @@ fn bound(session: &mut Session, part: u64) {
 fn program() -> String {
     let name = std::env::args_os().next().unwrap_or_default();
     Path::new(&name).to_string_lossy().into_owned()
-}
-
-/// Writes lines where the service writes its own.
-struct Written(Events);
-
-impl Outlet for Written {
-    fn wants_lines(&self) -> bool {
-        self.0.are_written()
-    }
-
-    fn line(&self, line: &[u8]) -> bool {
-        std::str::from_utf8(line).is_ok_and(|line| self.0.relay(line))
-    }
-
-    fn counted(&self) {}
 }

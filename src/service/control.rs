@@ -21,14 +21,14 @@ use std::time::Duration;
 
 use netbox_config::{AskedPolicy, Granted, Mode, Policy};
 use netbox_launcher::peer::{self, Namespace};
-use netbox_proxy::events::{Events, Outlet, SessionId};
+use netbox_proxy::events::{Events, Outlet, Relay, SessionId, Start};
 use netbox_proxy::facts::{Facts, Listening};
 use netbox_proxy::service::attach::{self, Host, Lane, Peer, REQUEST_DEADLINE, UserNamespace};
 use netbox_proxy::service::channel::{self, ChannelError, Receiver, Sender};
 use netbox_proxy::service::handed::Networks;
 use netbox_proxy::service::registry::Registry;
 use netbox_proxy::service::wire::What::{Attach, Drain, Reload, Status, Watch};
-use netbox_proxy::service::wire::{LONGEST, Refused, RefusedFor, Told, What, encode};
+use netbox_proxy::service::wire::{Attach as Request, LONGEST, Refused, RefusedFor, Told, What, encode};
 use netbox_proxy::{Listeners, Outer, Session};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Handle;
@@ -71,6 +71,8 @@ pub struct Control {
     counts: Mutex<HashMap<u32, Count>>,
     /// Where the service itself listens: no connection may lead there.
     listening: Listening,
+    /// What the service tells.
+    events: Events,
     /// Ends all conversations.
     stop: watch::Sender<bool>,
     /// The netbox that the service itself runs in, if it does.
@@ -94,6 +96,7 @@ impl Control {
         service: Arc<Service>,
         grants: Arc<Grants>,
         listening: Listening,
+        events: &Events,
         voice: Voice,
     ) -> Result<Arc<Self>, String> {
         let own = peer::own_network().map_err(|error| {
@@ -113,6 +116,7 @@ impl Control {
             lanes: Lanes::new(Handle::current()),
             counts: Mutex::default(),
             listening,
+            events: events.clone(),
             stop: watch::Sender::new(false),
             voice,
         }))
@@ -316,10 +320,22 @@ impl Host for Control {
         self.generation.load(Ordering::SeqCst)
     }
 
-    fn joined(&self, peer: &Peer, asked: &AskedPolicy, session: &Session, generation: u64) {
+    fn joined(&self, peer: &Peer, attach: &Request, session: &Session, generation: u64) {
         if self.generation() != generation {
-            self.grant_again(peer, asked, session);
+            self.grant_again(peer, &attach.policy, session);
         }
+        // Here alone: the client tells its own beginning.
+        let policy = session.policy();
+        let start = Start {
+            argv0: attach.argv0.clone(),
+            mode: policy.mode(),
+            policy: policy.digest(),
+            walls: vec!["proxy".to_owned()],
+            doors: Vec::new(),
+            pid: peer.pid.unsigned_abs(),
+        };
+        let here = self.outlets(peer, session.events.session());
+        Events::told_to(here, session.events.session(), 0).attached(&start, peer.uid);
         if self.service.is_draining() {
             session.drain();
         }
@@ -358,7 +374,10 @@ impl Host for Control {
     }
 
     fn outlets(&self, _peer: &Peer, _session: SessionId) -> Vec<Arc<dyn Outlet>> {
-        Vec::new()
+        match self.events.are_written() {
+            true => vec![Arc::new(Relay::new(&self.events))],
+            false => Vec::new(),
+        }
     }
 
     fn ends(&self) -> watch::Receiver<bool> {

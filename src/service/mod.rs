@@ -10,6 +10,7 @@
 
 mod activation;
 mod ask;
+mod audit;
 #[cfg(test)]
 mod cases;
 mod clients;
@@ -29,6 +30,7 @@ mod table;
 mod tls;
 mod token;
 
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -40,7 +42,6 @@ use netbox_proxy::service::registry::{Registry, Tenant, TenantKind};
 use tokio::runtime;
 
 use crate::cli::ServeArguments;
-use crate::event_sink::{self, EventSink};
 use crate::say::{self, Voice};
 use crate::{FAILED, USAGE, outer, session, summary};
 
@@ -79,13 +80,9 @@ pub fn serve(arguments: &ServeArguments) -> u8 {
         let hint = "say where with `--listen`, or with `listen` in `[service]` of a policy file";
         return refuse(USAGE, "there is nothing to listen on", Some(hint));
     }
-    let destination = match event_sink::destination(arguments.events.as_ref()) {
-        Ok(destination) => destination.or_else(|| plan.events.clone().map(Into::into)),
-        Err(why) => return refuse(USAGE, &why, None),
-    };
-    let sink = match destination.as_ref().map(EventSink::open).transpose() {
+    let sink = match audit::sink(arguments, &plan) {
         Ok(sink) => sink,
-        Err(why) => return refuse(FAILED, &why, None),
+        Err((why, is_usage)) => return refuse(if is_usage { USAGE } else { FAILED }, &why, None),
     };
     match hold(arguments, voice, plan, handed, sink) {
         Ok(()) => 0,
@@ -99,7 +96,7 @@ fn hold(
     voice: Voice,
     plan: Plan,
     handed: Vec<Handed>,
-    sink: Option<EventSink>,
+    sink: Option<File>,
 ) -> Result<(), Fault> {
     let plain = |text: String| (text, None);
     let notify = Notify::from_environment().map_err(plain)?;
@@ -107,7 +104,7 @@ fn hold(
     // Both before any thread exists.
     netbox_launcher::look_names_up_as_written();
     netbox_launcher::become_carrier();
-    let events = Events::new(id, sink.map(|sink| sink.file));
+    let events = Events::new(id, sink);
     let runtime = runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| plain(format!("cannot start the proxy: {error}")))?;
     runtime.block_on(carry(arguments, voice, plan, handed, &events, notify))?;
@@ -154,7 +151,7 @@ async fn carry(
     clients.replace(std::mem::take(&mut plan.clients)).map_err(failed)?;
     let (service, requests) = Service::new(registry, open, clients);
     let grants = Arc::clone(&plan.grants);
-    let control = Control::new(Arc::clone(&service), grants, listening.clone(), voice);
+    let control = Control::new(Arc::clone(&service), grants, listening.clone(), events, voice);
     let mut doors = Doors::new(Arc::clone(&service), control.clone(), listening);
     let opened = doors.prepare(&plan, handed)?;
     doors.serve(opened).map_err(failed)?;
@@ -163,7 +160,7 @@ async fn carry(
     notify.ready(&service.line());
     let control = control.ok();
     let carried = Arc::clone(&service);
-    let operation = Operation { arguments, voice, plan, doors, service, control, notify, requests };
+    let operation = Operation { arguments, voice, plan, doors, service, control, events, notify, requests };
     operation.run(signals).await;
     carried.clients().conclude();
     Ok(())

@@ -2,6 +2,7 @@
 //!
 //! * **SIGHUP**, `netbox proxy reload`: the files are read anew. What is wrong with them is told, and then everything stays as
 //!   it is. Else what is added is opened, then policies and bounds are replaced, and then what is gone is closed.
+//! * **SIGUSR1**: the file of events is opened anew ([`audit`]).
 //! * **SIGTERM, SIGINT**, `netbox proxy drain`: no more connections are taken. When those that are open have finished, or the
 //!   time for that is over, or one of the two signals comes again, the service ends.
 
@@ -11,17 +12,18 @@ use std::sync::Arc;
 
 use netbox_config::service::TenantLimits;
 use netbox_proxy::Session;
+use netbox_proxy::events::Events;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
-use super::Fault;
 use super::control::Control;
 use super::doors::Doors;
 use super::notify::Notify;
 use super::plan::Plan;
 use super::service::{Request, Service};
+use super::{Fault, audit};
 use crate::cli::ServeArguments;
 use crate::policy::Refused;
 use crate::say::{self, Voice};
@@ -31,6 +33,7 @@ pub struct Signals {
     hangup: Signal,
     interrupt: Signal,
     terminate: Signal,
+    rotate: Signal,
 }
 
 impl Signals {
@@ -43,6 +46,7 @@ impl Signals {
             hangup: signal(SignalKind::hangup())?,
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            rotate: signal(SignalKind::user_defined1())?,
         })
     }
 
@@ -52,6 +56,7 @@ impl Signals {
             _ = self.hangup.recv() => Told::Reload,
             _ = self.interrupt.recv() => Told::End,
             _ = self.terminate.recv() => Told::End,
+            _ = self.rotate.recv() => Told::Rotate,
         }
     }
 }
@@ -61,6 +66,7 @@ impl Signals {
 enum Told {
     Reload,
     End,
+    Rotate,
 }
 
 /// A service that runs.
@@ -71,6 +77,7 @@ pub struct Operation<'a> {
     pub doors: Doors,
     pub service: Arc<Service>,
     pub control: Option<Arc<Control>>,
+    pub events: &'a Events,
     pub notify: Notify,
     pub requests: mpsc::Receiver<Request>,
 }
@@ -88,6 +95,7 @@ impl Operation<'_> {
                 told = signals.next() => match told {
                     Told::Reload => drop(self.reload().await),
                     Told::End => break,
+                    Told::Rotate => self.rotate(),
                 },
                 () = tick(&mut watchdog) => self.notify.alive(&self.service.line()),
                 Some(request) = self.requests.recv() => match request {
@@ -100,6 +108,15 @@ impl Operation<'_> {
             }
         }
         self.drain(signals, watchdog).await;
+    }
+
+    /// Goes on in a new file of events, where the old one was moved away.
+    fn rotate(&self) {
+        match audit::sink(self.arguments, &self.plan) {
+            Ok(Some(sink)) => self.events.redirect(sink),
+            Ok(None) => {}
+            Err((why, _)) => say::error(format_args!("events go on where they went: {why}"), None),
+        }
     }
 
     /// Reads the files anew. What is wrong with them changes nothing.
@@ -171,7 +188,11 @@ impl Operation<'_> {
                     say::note(format_args!("the time is over; connections that are still open: {open}"));
                     break;
                 }
-                told = signals.next() => if told == Told::End { break },
+                told = signals.next() => match told {
+                    Told::End => break,
+                    Told::Rotate => self.rotate(),
+                    Told::Reload => {}
+                },
                 () = tick(&mut watchdog) => self.notify.alive(&self.service.line()),
                 Some(request) = self.requests.recv() => match request {
                     Request::Reload(reply) => drop(reply.send(Err("the service ends".to_owned()))),

@@ -20,6 +20,7 @@
 
 mod counters;
 mod line;
+mod relay;
 mod summary;
 mod timestamp;
 mod writer;
@@ -39,6 +40,7 @@ use std::time::Duration;
 use netbox_config::{Mode, Reason, RuleRef, Via};
 
 pub use line::MAX_LINE;
+pub use relay::Relay;
 pub use summary::{MAX_AUDITED, MAX_GROUPS, Reached, Refused, Summary};
 
 use crate::budget::{Allowance, Budget};
@@ -349,6 +351,13 @@ impl Events {
         Self::of(session, None, 1, sink.map(|sink| Writer::new(sink, flush_deadline)), Vec::new())
     }
 
+    /// Has what is told from now on written there, if it is written anywhere.
+    pub fn redirect(&self, sink: File) {
+        if let Some(writer) = &self.shared.writer {
+            writer.redirect(sink);
+        }
+    }
+
     /// Events that `outlets` are told of, numbered from `first_id` on.
     #[must_use]
     pub fn told_to(outlets: Vec<Arc<dyn Outlet>>, session: SessionId, first_id: u64) -> Self {
@@ -397,6 +406,15 @@ impl Events {
 
     /// Tells that the sandbox starts.
     pub fn start(&self, start: Start) {
+        self.begin(&start, None);
+    }
+
+    /// Tells that a sandbox of this user is carried from now on.
+    pub fn attached(&self, start: &Start, uid: u32) {
+        self.begin(start, Some(uid));
+    }
+
+    fn begin(&self, start: &Start, uid: Option<u32>) {
         self.write(|line| {
             line.text("argv0", &start.argv0, line::ARGV0);
             line.word("mode", &start.mode.to_string());
@@ -406,6 +424,9 @@ impl Events {
                 line.list("doors", &start.doors, line::DOORS);
             }
             line.number("pid", start.pid.into());
+            if let Some(uid) = uid {
+                line.number("uid", uid.into());
+            }
             "start"
         });
     }

@@ -28,6 +28,8 @@ pub type LastLine = Box<dyn FnOnce(u64) -> Vec<u8> + Send>;
 
 enum Message {
     Line(Vec<u8>),
+    /// What comes from now on goes there.
+    Sink(File),
     Last(LastLine),
 }
 
@@ -60,9 +62,7 @@ impl Writer {
         let (queue, lines) = mpsc::channel();
         let (finished, done) = mpsc::channel();
         let load = Arc::<Load>::default();
-        // A datagram is a line.
-        let datagrams = getsockopt(&sink, sockopt::SockType).is_ok_and(|kind| kind == SockType::Datagram);
-        let sink = Sink { file: sink, datagrams, torn: false, load: Arc::clone(&load) };
+        let sink = Sink { datagrams: takes_datagrams(&sink), file: sink, torn: false, load: Arc::clone(&load) };
         let spawned = std::thread::Builder::new().name("events".to_owned()).spawn(move || {
             let _finished: Sender<()> = finished;
             sink.write_all_of(&lines);
@@ -77,6 +77,11 @@ impl Writer {
             self.load.bytes.fetch_sub(size, Ordering::Relaxed);
             self.load.drop_lines(1);
         }
+    }
+
+    /// Has what is queued from now on written there.
+    pub fn redirect(&self, sink: File) {
+        self.queue(Message::Sink(sink));
     }
 
     /// Queues the last line, however full the queue is, and waits until all is written or the flush deadline has
@@ -113,18 +118,22 @@ impl Sink {
     fn write_all_of(mut self, lines: &Receiver<Message>) {
         while let Ok(first) = lines.recv() {
             let mut batch = Batch::default();
-            let mut last = None;
+            let (mut last, mut next) = (None, None);
             for message in std::iter::once(first).chain(std::iter::from_fn(|| lines.try_recv().ok())) {
                 match message {
                     Message::Line(line) => batch.push(&line),
+                    Message::Sink(sink) => next = Some(sink),
                     Message::Last(make) => last = Some(make),
                 }
-                if last.is_some() || self.datagrams || batch.bytes.len() >= BATCH_BYTES {
+                if last.is_some() || next.is_some() || self.datagrams || batch.bytes.len() >= BATCH_BYTES {
                     break;
                 }
             }
             self.write(&batch);
             self.load.bytes.fetch_sub(batch.bytes.len() + batch.ends.len() * OVERHEAD, Ordering::Relaxed);
+            if let Some(sink) = next {
+                (self.datagrams, self.file, self.torn) = (takes_datagrams(&sink), sink, false);
+            }
             if let Some(make) = last {
                 let mut batch = Batch::default();
                 batch.push(&make(self.load.dropped.load(Ordering::Relaxed)));
@@ -164,6 +173,11 @@ impl Sink {
     }
 }
 
+/// Whether a datagram is a line there.
+fn takes_datagrams(sink: &File) -> bool {
+    getsockopt(sink, sockopt::SockType).is_ok_and(|kind| kind == SockType::Datagram)
+}
+
 /// Lines to be written by one call, and where each ends.
 #[derive(Default)]
 struct Batch {
@@ -191,6 +205,22 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_go_where_they_are_directed_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events");
+        let writer = Writer::new(File::create(&path).unwrap(), FLUSH_DEADLINE);
+        writer.send(b"first\n".to_vec());
+        // As when a log is rotated.
+        std::fs::rename(&path, folder.path().join("events.1")).unwrap();
+        writer.send(b"second\n".to_vec());
+        writer.redirect(File::create(&path).unwrap());
+        writer.send(b"third\n".to_vec());
+        writer.finish(Box::new(|_| b"last\n".to_vec()));
+        let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert_eq!((&*read("events.1"), &*read("events")), ("first\nsecond\n", "third\nlast\n"));
+    }
 
     #[test]
     fn a_write_that_stops_short_tears_at_most_one_line() {

@@ -101,7 +101,7 @@ pub trait Host: Send + Sync {
 
     /// A sandbox is carried from now on that was granted something when the number was that one: whatever has changed since
     /// is made up for.
-    fn joined(&self, peer: &Peer, asked: &AskedPolicy, session: &Session, generation: u64);
+    fn joined(&self, peer: &Peer, attach: &Attach, session: &Session, generation: u64);
 
     /// A session of this policy, which is still to be shared; its own listeners are these.
     fn session(&self, peer: &Peer, policy: Arc<Policy>, events: Events, listeners: &Listeners) -> Session;
@@ -220,12 +220,12 @@ async fn carry(
         kind: TenantKind::Sandbox,
         uid: Some(peer.uid),
         pid: Some(peer.pid),
-        name: attach.argv0,
+        name: attach.argv0.clone(),
         asked: Some((peer.clone(), attach.policy.clone())),
         session: Arc::clone(&session),
         since: SystemTime::now(),
     });
-    host.joined(peer, &attach.policy, &session, generation);
+    host.joined(peer, &attach, &session, generation);
     let (mode, warnings) = (policy.mode().to_string(), granted.warnings);
     let unread = |_| Refused::new(RefusedFor::Limit, "the answers are not read");
     outbox.say(&Told::Granted { policy: policy.digest(), mode, warnings }).map_err(unread)?;

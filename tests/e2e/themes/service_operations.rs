@@ -23,6 +23,8 @@ tests![
     a_drained_service_lets_what_is_open_finish needs [CURL],
     the_second_signal_ends_what_does_not_finish needs [CURL],
     sockets_outlive_the_service_that_they_are_handed_to needs [PYTHON],
+    events_of_all_tenants_go_to_one_file_that_may_be_rotated needs [CURL],
+    a_line_for_the_journal_bears_its_priority needs [],
     metrics_are_sums_for_whoever_has_no_token needs [CURL],
     status_shows_who_is_carried_and_what_was_refused needs [CURL],
     only_the_owner_operates_the_service needs [],
@@ -199,7 +201,7 @@ fn a_drained_service_lets_what_is_open_finish(world: &World) {
     plain.finish().exits_with(0).says("data: second");
     attached.finish().exits_with(0).says("data: second");
     service.finish().exits_with(0);
-    assert_eq!(ends_of(&events), ["done"]);
+    assert_eq!(ends_of(&events), ["done", "done"]);
 }
 
 fn the_second_signal_ends_what_does_not_finish(world: &World) {
@@ -233,6 +235,47 @@ fn sockets_outlive_the_service_that_they_are_handed_to(world: &World) {
     outcome.exits_with(0).says("READY=1\nSTATUS=1 tenants, 0 connections, listening on ").says("control.sock");
     outcome.says("first: HTTP/1.1 200 OK").says("WATCHDOG=1").says("STOPPING=1").says("ended: 0");
     outcome.says("waited: HTTP/1.1 200 OK\nended: 0\n");
+}
+
+fn events_of_all_tenants_go_to_one_file_that_may_be_rotated(world: &World) {
+    let host = world.zone().host("rotated");
+    let events = world.fresh_path("events");
+    let policy = format!(
+        "allow = [\"{}\"]\n[service]\nlisten = [\"127.0.0.1:0\"]\nevents = \"{}\"\n",
+        host.name,
+        events.to_string_lossy()
+    );
+    let file = file(world, &policy);
+    let service = Service::start(world, &["--config", &file.to_string_lossy()]);
+    let proxy = proxy_of(&service);
+    let attached = service.netbox(&["--allow", &host.name]).exec(&curl(&[&host.http("/attached")]));
+    attached.exits_with(0);
+    let moved = events.with_extension("1");
+    fs::rename(&events, &moved).expect("own folder");
+    service.running().signal(Signal::SIGUSR1);
+    assert!(eventually(|| fs::symlink_metadata(&events).is_ok()));
+    world.bare().exec(&curl(&["--proxy", &proxy, &host.http("/plain")])).exits_with(0);
+    service.stop().exits_with(0);
+    let (before, after) = (read_events(&moved), read_events(&events));
+    // The sandbox's own beginning and decision, under the number that its client knows.
+    let session = &attached.event("start")["session"];
+    let of_sandbox: Vec<_> = before.iter().filter(|event| event["session"] == *session).collect();
+    let kinds: Vec<_> = of_sandbox.iter().map(|event| event["event"].as_str().expect("a word")).collect();
+    assert_eq!(kinds, ["start", "decision", "close"], "{before:?}");
+    assert_eq!((&of_sandbox[0]["argv0"], &of_sandbox[0]["uid"]), (&"curl".into(), &world.identity.uid.as_raw().into()));
+    let kinds: Vec<_> = after.iter().map(|event| event["event"].as_str().expect("a word")).collect();
+    assert_eq!(kinds, ["decision", "close", "exit"], "{after:?}");
+}
+
+fn a_line_for_the_journal_bears_its_priority(world: &World) {
+    // The shell's standard error is a pipe, and systemd would name that one.
+    let script = "export JOURNAL_STREAM=$(stat --dereference --format %d:%i /proc/self/fd/2); exec \"$0\" proxy status --via unix:/nonexistent/x";
+    let netbox = world.netbox_path().to_string_lossy();
+    let outcome = world.bare().exec(&["sh", "-c", script, &netbox]);
+    outcome.exits_with(125).complains("<3>netbox: error: ");
+    let script = "exec \"$0\" proxy status --via unix:/nonexistent/x";
+    let outcome = world.bare().env("JOURNAL_STREAM", "1:1").exec(&["sh", "-c", script, &netbox]);
+    assert!(outcome.stderr().starts_with("netbox: error: "), "{outcome}");
 }
 
 fn metrics_are_sums_for_whoever_has_no_token(world: &World) {

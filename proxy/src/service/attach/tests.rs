@@ -42,7 +42,7 @@ impl Host for Here {
         0
     }
 
-    fn joined(&self, _: &Peer, _: &AskedPolicy, _: &Session, generation: u64) {
+    fn joined(&self, _: &Peer, _: &Attach, _: &Session, generation: u64) {
         assert_eq!(generation, 0);
     }
 
