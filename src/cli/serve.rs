@@ -25,7 +25,7 @@ pub struct ServeArguments {
 
     /// Let `--listen` take addresses that other machines can reach
     ///
-    /// There is no authentication: whoever reaches the port can use the proxy.
+    /// Where no role of the configuration has a token, nobody is asked for one: whoever reaches the port can use the proxy.
     #[arg(long)]
     pub listen_any: bool,
 
