@@ -20,6 +20,8 @@ tests![
     a_ceiling_that_is_lowered_binds_sandboxes_that_are_attached needs [CURL],
     a_bad_file_changes_nothing_and_is_told_with_its_place needs [CURL],
     addresses_come_and_go_with_a_reload needs [CURL],
+    a_reload_under_load_loses_no_request needs [CURL],
+    a_drain_under_load_loses_nothing_that_was_taken needs [CURL],
     a_drained_service_lets_what_is_open_finish needs [CURL],
     the_second_signal_ends_what_does_not_finish needs [CURL],
     sockets_outlive_the_service_that_they_are_handed_to needs [PYTHON],
@@ -180,6 +182,51 @@ fn addresses_come_and_go_with_a_reload(world: &World) {
     world.gates().open("reload-address");
     stays.finish().exits_with(0);
     service.stop().exits_with(0);
+}
+
+/// A client that asks for so many pages, many at once, each by a connection of its own.
+fn load(world: &World, proxy: &str, host: &Host, count: usize) -> Running {
+    let url = host.http(&format!("/[1-{count}]"));
+    let client = ["--parallel", "--parallel-max", "20", "--no-keepalive", "--fail", "--header", "Connection: close"];
+    world.bare().start(&curl(&[&client[..], &["--proxy", proxy, &url]].concat()))
+}
+
+fn a_reload_under_load_loses_no_request(world: &World) {
+    let host = world.zone().host("reload-load");
+    let events = world.fresh_path("events");
+    let policy = |other: &str| format!("allow = [\"{}\", \"{other}\"]\n", host.name);
+    let file = file(world, &policy("one.example.com"));
+    let (named, written) = (file.to_string_lossy(), events.to_string_lossy());
+    let service = Service::start(world, &["--listen", "127.0.0.1:0", "--config", &named, "--events", &written]);
+    let proxy = proxy_of(&service);
+    let client = load(world, &proxy, &host, 500);
+    let mut reloads = 0;
+    while !client.has_ended() {
+        write(&file, &policy(if reloads % 2 == 0 { "other.example.com" } else { "one.example.com" }));
+        ask(world, &service, &["reload"]).exits_with(0).complains("read anew; ");
+        reloads += 1;
+    }
+    assert!(reloads > 1, "it was read anew while there was load");
+    client.finish().exits_with(0);
+    service.stop().exits_with(0);
+    let ends = ends_of(&events);
+    assert!(ends.len() == 500 && ends.iter().all(|end| end == "done"), "{ends:?}");
+}
+
+fn a_drain_under_load_loses_nothing_that_was_taken(world: &World) {
+    let host = world.zone().host("drain-load");
+    let events = world.fresh_path("events");
+    let written = events.to_string_lossy();
+    let service = Service::start(world, &["--listen", "127.0.0.1:0", "--allow", &host.name, "--events", &written]);
+    let proxy = proxy_of(&service);
+    let client = load(world, &proxy, &host, 2000);
+    client.wait_for_stdout("GET /100");
+    service.running().signal(Signal::SIGTERM);
+    service.finish().exits_with(0);
+    // What came too late was refused, and that is all.
+    client.finish();
+    let ends = ends_of(&events);
+    assert!(!ends.is_empty() && ends.iter().all(|end| end == "done"), "{ends:?}");
 }
 
 fn a_drained_service_lets_what_is_open_finish(world: &World) {
