@@ -444,7 +444,8 @@ impl Events {
 
     /// Writes a line that was made elsewhere, about this sandbox. `false`: it is none.
     pub fn relay(&self, line: &str) -> bool {
-        let is_line = line.len() <= MAX_LINE && line.find('\n') == Some(line.len() - 1) && line.starts_with('{');
+        let is_whole = |line: &str| line.starts_with('{') && !line.contains('\n');
+        let is_line = line.len() <= MAX_LINE && line.strip_suffix('\n').is_some_and(is_whole);
         if let (true, Some(writer)) = (is_line, &self.shared.writer) {
             writer.send(line.as_bytes().to_vec());
         }

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod elsewhere;
+
 const SESSION: [u8; 16] = [0xab; 16];
 
 fn session() -> SessionId {
