@@ -61,6 +61,8 @@ struct Door {
     /// Where, as it is told.
     shown: String,
     address: Option<SocketAddr>,
+    /// Another handle of a TCP socket, for whoever serves the same address for another purpose after a reload.
+    socket: Option<TcpListener>,
     /// Dropped, it takes no more.
     close: Option<oneshot::Sender<()>>,
     is_handed: bool,
@@ -96,7 +98,10 @@ impl Doors {
             let own = handed.iter_mut().find(|handed| handed.as_ref().is_some_and(|handed| purpose.is_at(handed)));
             let (socket, is_handed) = match own.and_then(Option::take) {
                 Some(handed) => (handed.into(), true),
-                None => (purpose.bind(plan)?, false),
+                None => match self.at_same_address(&purpose) {
+                    Some(door) => (door.share().map_err(|error| (error.to_string(), None))?, door.is_handed),
+                    None => (purpose.bind(plan)?, false),
+                },
             };
             opened.push(Opened { purpose, socket, is_handed });
         }
@@ -121,6 +126,10 @@ impl Doors {
         for Opened { purpose, socket, is_handed } in opened {
             let (close, closed) = oneshot::channel();
             let address = socket.address();
+            let other = match &socket {
+                Socket::Tcp(listener) => Some(listener.try_clone()?),
+                Socket::Unix(..) => None,
+            };
             let shown = match (&purpose, address) {
                 (Purpose::Control(path), _) => format!("unix:{}", path.display()),
                 (_, Some(address)) => address.to_string(),
@@ -128,7 +137,7 @@ impl Doors {
                 (Purpose::Metrics(address), None) => address.to_string(),
             };
             sockets.push((purpose.clone(), socket, is_handed, closed));
-            doors.push(Door { purpose, shown, address, close: Some(close), is_handed });
+            doors.push(Door { purpose, shown, address, socket: other, close: Some(close), is_handed });
         }
         self.open.extend(doors);
         // Before anything is accepted: no connection that a tenant is allowed may lead here.
@@ -195,7 +204,13 @@ impl Doors {
     /// Closes what the plan does not name. What was handed over stays open: whoever started the service wants it so.
     pub fn close_others(&mut self, plan: &Plan) {
         let wanted = purposes(plan);
-        let is_wanted = |door: &Door| door.is_handed || wanted.iter().any(|purpose| purpose.is_same(&door.purpose));
+        let is_replaced = |door: &Door| {
+            let address = door.purpose.address();
+            address.is_some() && wanted.iter().any(|purpose| purpose.address() == address)
+        };
+        let is_wanted = |door: &Door| {
+            wanted.iter().any(|purpose| purpose.is_same(&door.purpose)) || door.is_handed && !is_replaced(door)
+        };
         self.open.retain(is_wanted);
         self.tell();
     }
@@ -206,7 +221,7 @@ impl Doors {
             let stays = matches!(door.purpose, Purpose::Metrics(_))
                 || matches!(door.purpose, Purpose::Control(_)) && !door.is_handed;
             if !stays {
-                door.close = None;
+                (door.close, door.socket) = (None, None);
             }
         }
     }
@@ -228,6 +243,12 @@ impl Doors {
         self.service.listens_on(self.open.iter().map(|door| door.shown.clone()).collect());
     }
 
+    /// What listens on the same TCP address for another purpose.
+    fn at_same_address(&self, purpose: &Purpose) -> Option<&Door> {
+        let address = purpose.address().filter(|address| address.port() != 0)?;
+        self.open.iter().find(|door| door.purpose.address() == Some(address))
+    }
+
     fn of(&self, purpose: &Purpose) -> Option<&Door> {
         self.open.iter().find(|door| door.purpose.is_same(purpose))
     }
@@ -240,7 +261,23 @@ fn purposes(plan: &Plan) -> Vec<Purpose> {
     control.chain(clients).chain(plan.metrics.map(Purpose::Metrics)).collect()
 }
 
+impl Door {
+    /// The same socket, for another purpose.
+    fn share(&self) -> io::Result<Socket> {
+        let socket = self.socket.as_ref().ok_or_else(|| io::Error::other("it takes no more connections"))?;
+        socket.try_clone().map(Socket::Tcp)
+    }
+}
+
 impl Purpose {
+    /// The TCP address, as it is written.
+    fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Control(_) => None,
+            Self::Clients(Listener { address, .. }) | Self::Metrics(address) => Some(*address),
+        }
+    }
+
     /// The same, wherever it is written.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {

@@ -20,6 +20,7 @@ tests![
     a_ceiling_that_is_lowered_binds_sandboxes_that_are_attached needs [CURL],
     a_bad_file_changes_nothing_and_is_told_with_its_place needs [CURL],
     addresses_come_and_go_with_a_reload needs [CURL],
+    an_address_may_change_its_role_with_a_reload needs [CURL],
     a_reload_under_load_loses_no_request needs [CURL],
     a_drain_under_load_loses_nothing_that_was_taken needs [CURL],
     a_drained_service_lets_what_is_open_finish needs [CURL],
@@ -181,6 +182,34 @@ fn addresses_come_and_go_with_a_reload(world: &World) {
     assert!(eventually(is_closed), "{last:?}");
     world.gates().open("reload-address");
     stays.finish().exits_with(0);
+    service.stop().exits_with(0);
+}
+
+fn an_address_may_change_its_role_with_a_reload(world: &World) {
+    let (one, other) = (world.zone().host("role-one"), world.zone().host("role-other"));
+    // A free port, which is the service's from then on.
+    let port = world.in_inet(|| {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
+        listener.local_addr().expect("bound").port()
+    });
+    let text = |role: &str| {
+        format!(
+            "[service.role.one]\nallow = [\"{}\"]\n[service.role.other]\nallow = [\"{}\"]\n\
+             [[service.listener]]\naddress = \"127.0.0.1:{port}\"\nrole = \"{role}\"\n",
+            one.name, other.name
+        )
+    };
+    let file = file(world, &text("one"));
+    let service = Service::start(world, &["--config", &file.to_string_lossy()]);
+    let proxy = format!("http://127.0.0.1:{port}");
+    let page = |host: &Host| world.bare().exec(&curl(&["--proxy", &proxy, &host.http("/page")]));
+    page(&one).says("GET /page");
+    page(&other).says("not-listed");
+    write(&file, &text("other"));
+    ask(world, &service, &["reload"]).exits_with(0);
+    // As soon as the one that was there before takes no more.
+    assert!(eventually(|| page(&one).stdout().contains("not-listed")));
+    page(&other).says("GET /page");
     service.stop().exits_with(0);
 }
 
