@@ -1,5 +1,6 @@
 //! Policies that change under connections: what is still allowed never knows, what is not ends as `revoked`.
 
+use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock};
 
 use netbox_config::{Mode, Policy, VettedAddr};
@@ -296,9 +297,10 @@ async fn a_change_while_it_is_dialled_is_not_missed() {
 fn none_slips_through_between_its_judgement_and_its_place_among_the_flows() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _entered = runtime.enter();
-    for _ in 0..50 {
-        let world = World::new(&["github.com"]);
+    let world = World::new(&["github.com"]);
+    for _ in 0..500 {
         let session = &world.session;
+        session.replace_policy(allowing(&["github.com"]));
         let target = pipeline::target(
             session,
             netbox_config::Host::parse_wire(b"github.com").unwrap(),
@@ -306,18 +308,27 @@ fn none_slips_through_between_its_judgement_and_its_place_among_the_flows() {
             netbox_config::Via::Capture,
         );
         let asked = Asked::Target(target);
+        let begun = AtomicU64::new(0);
         std::thread::scope(|threads| {
             let admitting = || {
-                let mut admitted = Vec::new();
+                // The last ones alone, so that going through the flows takes no longer than a judgement.
+                let mut admitted = VecDeque::new();
                 loop {
                     let flow = session.enter();
                     match pipeline::admit(session, &flow, &asked) {
-                        Ok(Grant { .. }) => admitted.push(flow),
+                        Ok(Grant { .. }) => admitted.push_back(flow),
                         Err(_) => return admitted,
+                    }
+                    begun.fetch_add(1, Ordering::Relaxed);
+                    if admitted.len() > 2 {
+                        admitted.pop_front();
                     }
                 }
             };
-            let crowd: Vec<_> = (0..4).map(|_| threads.spawn(admitting)).collect();
+            let crowd: Vec<_> = (0..3).map(|_| threads.spawn(admitting)).collect();
+            while begun.load(Ordering::Relaxed) < 30 {
+                std::hint::spin_loop();
+            }
             session.replace_policy(allowing(&["evil.example"]));
             for one in crowd {
                 assert!(one.join().unwrap().iter().all(|flow| flow.is_revoked()));
