@@ -7,14 +7,16 @@ use tokio::time::Instant;
 
 /// How much there is at most, and in how much time one more is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Allowance {
-    pub(crate) most: u32,
-    pub(crate) refill: Duration,
+pub struct Allowance {
+    /// How much.
+    pub most: u32,
+    /// In how much time.
+    pub refill: Duration,
 }
 
 /// What is left of an allowance.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub struct Budget {
     allowance: Allowance,
     state: Mutex<State>,
 }
@@ -27,12 +29,14 @@ struct State {
 }
 
 impl Budget {
-    pub(crate) fn new(allowance: Allowance) -> Self {
+    /// A whole one.
+    #[must_use]
+    pub fn new(allowance: Allowance) -> Self {
         Self { allowance, state: Mutex::new(State { left: allowance.most, since: Instant::now() }) }
     }
 
     /// Takes one, if one is left.
-    pub(crate) fn take(&self) -> bool {
+    pub fn take(&self) -> bool {
         let Allowance { most, refill } = self.allowance;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let refilled = u32::try_from(state.since.elapsed().as_nanos() / refill.as_nanos().max(1)).unwrap_or(u32::MAX);

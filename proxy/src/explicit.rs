@@ -18,6 +18,7 @@ mod opened;
 mod requests;
 pub(crate) mod socks5;
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
@@ -122,9 +123,20 @@ pub(crate) fn refuse_over_limit(session: &Session, stream: TcpStream) {
 
 /// Tells of what was refused before there was a target. `text` is what stands where it should.
 fn refused(session: &Session, origin: &Origin, via: Via, text: &[u8], reason: Reason) {
+    let text = without_userinfo(text);
     let text = String::from_utf8_lossy(&text[..text.len().min(MAX_EXCERPT)]).into_owned();
     let event = DecisionEvent::new(session.events.next_id(), text, None, via, reason);
     session.events.decision_of(event, || origin.process());
+}
+
+/// What stands before the `@` of an authority may be a password or a token, and is for nobody's eyes.
+fn without_userinfo(text: &[u8]) -> Cow<'_, [u8]> {
+    let begin = text.windows(3).position(|bytes| bytes == b"://").map_or(0, |at| at + 3);
+    let end = text[begin..].iter().position(|byte| b"/?#".contains(byte)).map_or(text.len(), |length| begin + length);
+    match text[begin..end].iter().rposition(|byte| *byte == b'@') {
+        Some(at) => [&text[..begin], "…".as_bytes(), &text[begin + at..]].concat().into(),
+        None => text.into(),
+    }
 }
 
 #[cfg(test)]

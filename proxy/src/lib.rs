@@ -19,7 +19,7 @@
 
 mod agreement;
 pub mod away;
-mod budget;
+pub mod budget;
 pub mod callers;
 mod capture;
 mod client_hello;

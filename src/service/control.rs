@@ -40,6 +40,7 @@ use super::grants::Grants;
 use super::lanes::Lanes;
 use super::service::Service;
 use super::socket::ControlSocket;
+use super::telling::TellingOfUsers;
 use crate::say::{self, Voice};
 use crate::{outer, session};
 
@@ -69,6 +70,7 @@ pub struct Control {
     own_uid: u32,
     lanes: Lanes,
     counts: Mutex<HashMap<u32, Count>>,
+    told: Mutex<TellingOfUsers>,
     /// Where the service itself listens: no connection may lead there.
     listening: Listening,
     /// What the service tells.
@@ -115,6 +117,7 @@ impl Control {
             own_uid: netbox_launcher::effective_uid(),
             lanes: Lanes::new(Handle::current()),
             counts: Mutex::default(),
+            told: Mutex::default(),
             listening,
             events: events.clone(),
             stop: watch::Sender::new(false),
@@ -205,10 +208,15 @@ impl Control {
                 Err(refused)
             }
         };
-        if let Err(refused) = ended {
+        if let Err(refused) = ended
+            && let Some(untold) = self.told().tell(peer.uid)
+        {
             let (uid, pid) = (peer.uid, peer.pid);
             // What it says of the client's words is quoted and cut already.
             say::note(format_args!("control socket: uid {uid}, pid {pid}: {}: {}", refused.reason, refused.text));
+            if untold > 0 {
+                say::note(format_args!("control socket: {untold} more refusals of uid {uid} before that"));
+            }
         }
     }
 
@@ -300,6 +308,10 @@ impl Control {
             None => UserNamespace::Untold,
         };
         Ok(Peer { uid: peer.uid, groups: peer.groups, pid: peer.pid, user_namespace })
+    }
+
+    fn told(&self) -> MutexGuard<'_, TellingOfUsers> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn counts(&self) -> MutexGuard<'_, HashMap<u32, Count>> {

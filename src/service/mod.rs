@@ -27,6 +27,7 @@ mod process;
 mod service;
 mod socket;
 mod table;
+mod telling;
 mod tls;
 mod token;
 

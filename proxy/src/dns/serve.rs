@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -62,16 +62,19 @@ fn work(names: &Names, message: &[u8]) -> Option<(Echo, Work)> {
     Some((echo, work))
 }
 
-/// Answers datagrams until it is dropped.
+/// Answers datagrams until it is dropped, or until somebody who has the socket too has shut it down: then it is readable
+/// for ever and gives nothing, and to wait for a datagram would be to try without end.
 pub async fn serve_udp(names: Arc<Names>, socket: UdpSocket) {
     let socket = Arc::new(socket);
     let mut asking = JoinSet::new();
     let mut buffer = vec![0; MAX_QUERY + 1];
     loop {
         tokio::select! {
-            received = socket.recv_from(&mut buffer) => match received {
-                Ok((length, peer)) => datagram(&names, &socket, &buffer[..length], peer, &mut asking).await,
-                Err(_) => sleep(REST).await,
+            ready = socket.ready(Interest::READABLE) => match ready.map(|ready| (ready, socket.try_recv_from(&mut buffer))) {
+                Ok((_, Ok((length, peer)))) => datagram(&names, &socket, &buffer[..length], peer, &mut asking).await,
+                Ok((ready, Err(_))) if ready.is_read_closed() => return,
+                Ok((_, Err(error))) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Ok((_, Err(_))) | Err(_) => sleep(REST).await,
             },
             Some(_) = asking.join_next() => {}
         }

@@ -129,3 +129,17 @@ async fn what_was_sent_last_is_delivered() {
     soon(world.session.deliveries.all()).await;
     expect_end(&mut upstream).await;
 }
+
+#[test]
+fn what_may_be_a_password_is_not_told() {
+    for (text, told) in [
+        ("http://user:secret@github.com/", "http://…@github.com/"),
+        ("user:secret@github.com:443", "…@github.com:443"),
+        ("http://a@b@github.com/x@y", "http://…@github.com/x@y"),
+        ("http://github.com/x@y", "http://github.com/x@y"),
+        ("github.com:443", "github.com:443"),
+        ("http://secret@", "http://…@"),
+    ] {
+        assert_eq!(String::from_utf8_lossy(&super::without_userinfo(text.as_bytes())), told);
+    }
+}

@@ -28,7 +28,7 @@ use tokio::time::{sleep, timeout};
 use super::channel::{ChannelError, Receiver, Sender};
 use super::handed::{self, HandedOver, Networks};
 use super::outlet::Outbox;
-use super::registry::{Claim, Registry, Tenant, TenantKind};
+use super::registry::{Claim, MOST_OF_REQUESTS, NoClaim, Registry, Tenant, TenantKind};
 use super::wire::{Asker, Attach, LONGEST, LONGEST_ATTACH, NamesUsed, Refused, RefusedFor, Said, Sums, Told, encode};
 use crate::budget::{Allowance, Budget};
 use crate::callers::{Callers, Connect};
@@ -45,6 +45,9 @@ pub const LAST_WORD_DEADLINE: Duration = Duration::from_secs(5);
 
 /// How long the end of a sandbox's connections may take before something must be holding it up.
 const STUCK: Duration = Duration::from_secs(1);
+
+/// How many bytes of the name that a sandbox gives itself are kept.
+const LONGEST_NAME: usize = 256;
 
 /// How many messages a client may send: so many at once, and then 10,000 a second.
 const MESSAGES: Allowance = Allowance { most: 10_000, refill: Duration::from_micros(100) };
@@ -152,10 +155,13 @@ pub async fn attach(
         Err(_) => Err(Refused::new(RefusedFor::Timeout, "the request took too long")),
         Ok(Err(ChannelError::Io(_)) | Ok(None)) => return Ok(()),
         Ok(Err(ChannelError::Wire(error))) => Err(error.into()),
-        Ok(Ok(Some(frame))) => frame.read_attach().map_err(Refused::from).and_then(|(attach, descriptors)| {
-            let handed = handed::check(descriptors, &host.networks())?;
-            admit(host, peer, attach, handed)
-        }),
+        Ok(Ok(Some(frame))) => {
+            let bytes = frame.text.len();
+            frame.read_attach().map_err(Refused::from).and_then(|(attach, descriptors)| {
+                let handed = handed::check(descriptors, &host.networks())?;
+                admit(host, peer, attach, bytes, handed)
+            })
+        }
     };
     let carried = match admitted {
         Ok(admitted) => carry(host, peer, admitted, receiver, &sender).await,
@@ -177,7 +183,14 @@ struct Admitted {
     claim: Claim,
 }
 
-fn admit(host: &dyn Host, peer: &Peer, attach: Attach, handed: HandedOver) -> Result<Admitted, Refused> {
+/// `bytes`: those of the request.
+fn admit(
+    host: &dyn Host,
+    peer: &Peer,
+    mut attach: Attach,
+    bytes: usize,
+    handed: HandedOver,
+) -> Result<Admitted, Refused> {
     let is_here = match peer.user_namespace {
         UserNamespace::Own => true,
         UserNamespace::Another => false,
@@ -189,11 +202,20 @@ fn admit(host: &dyn Host, peer: &Peer, attach: Attach, handed: HandedOver) -> Re
     }
     let malformed = |text: String| Refused::new(RefusedFor::Malformed, text);
     let session = attach.session.parse::<SessionId>().map_err(|error| malformed(error.to_string()))?;
+    attach.argv0.truncate(attach.argv0.floor_char_boundary(LONGEST_NAME));
+    // Before the policy is made: that is what takes the memory.
+    let claim = host.registry().claim(handed.network, peer.uid, bytes).map_err(|why| match why {
+        NoClaim::Taken => {
+            Refused::new(RefusedFor::Attached, "these listeners are of a sandbox that is attached already")
+        }
+        NoClaim::TooMuch => {
+            let mebibytes = MOST_OF_REQUESTS >> 20;
+            let text = format!("the policies of this user's sandboxes come to more than {mebibytes} MiB");
+            Refused::new(RefusedFor::Limit, text)
+        }
+    })?;
     let generation = host.generation();
     let granted = host.grant(peer, &attach.policy)?;
-    let claim = host.registry().claim(handed.network).ok_or_else(|| {
-        Refused::new(RefusedFor::Attached, "these listeners are of a sandbox that is attached already")
-    })?;
     Ok(Admitted { attach, session, listeners: handed.listeners, generation, granted, claim })
 }
 

@@ -1,6 +1,6 @@
 //! Who is carried at the moment.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -25,7 +25,13 @@ struct Tables {
     gone: BTreeMap<Label, Tally>,
     /// The network namespaces of attached sandboxes.
     networks: HashSet<u64>,
+    /// The bytes of the requests of each user whose sandboxes are carried.
+    requests: HashMap<u32, usize>,
 }
+
+/// How many bytes the requests of a user's sandboxes may have together: 64 MiB, which are some 600,000 rules. What is made
+/// of them takes up to ten times as much memory.
+pub const MOST_OF_REQUESTS: usize = 64 << 20;
 
 /// One that is carried, by a session of its own.
 pub struct Tenant {
@@ -68,7 +74,18 @@ pub struct Registration {
 #[must_use = "dropped, another one may carry it"]
 pub struct Claim {
     network: u64,
+    uid: u32,
+    bytes: usize,
     registry: Registry,
+}
+
+/// Why a network namespace is not carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoClaim {
+    /// It is already.
+    Taken,
+    /// What the user's sandboxes have asked for is more than [`MOST_OF_REQUESTS`].
+    TooMuch,
 }
 
 impl Registry {
@@ -117,10 +134,21 @@ impl Registry {
         readings.into_values().collect()
     }
 
-    /// The right to carry a network namespace. `None`: it is carried already.
-    #[must_use]
-    pub fn claim(&self, network: u64) -> Option<Claim> {
-        self.tables().networks.insert(network).then(|| Claim { network, registry: self.clone() })
+    /// The right to carry a network namespace for a user, by a request of so many bytes.
+    ///
+    /// # Errors
+    /// It is carried already, or the user's sandboxes take too much.
+    pub fn claim(&self, network: u64, uid: u32, bytes: usize) -> Result<Claim, NoClaim> {
+        let mut tables = self.tables();
+        let taken = tables.requests.get(&uid).copied().unwrap_or(0).saturating_add(bytes);
+        if taken > MOST_OF_REQUESTS {
+            return Err(NoClaim::TooMuch);
+        }
+        if !tables.networks.insert(network) {
+            return Err(NoClaim::Taken);
+        }
+        tables.requests.insert(uid, taken);
+        Ok(Claim { network, uid, bytes, registry: self.clone() })
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
@@ -167,7 +195,14 @@ impl Drop for Registration {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.registry.tables().networks.remove(&self.network);
+        let mut tables = self.registry.tables();
+        tables.networks.remove(&self.network);
+        if let Some(taken) = tables.requests.get_mut(&self.uid) {
+            *taken -= self.bytes;
+            if *taken == 0 {
+                tables.requests.remove(&self.uid);
+            }
+        }
     }
 }
 
@@ -178,10 +213,23 @@ mod tests {
     #[test]
     fn a_network_is_carried_once_at_a_time() {
         let registry = Registry::new();
-        let claim = registry.claim(7).expect("nobody has it");
-        assert!(registry.claim(7).is_none());
-        assert!(registry.claim(8).is_some());
+        let claim = registry.claim(7, 1000, 1).expect("nobody has it");
+        assert_eq!(registry.claim(7, 1001, 1).err(), Some(NoClaim::Taken));
+        assert!(registry.claim(8, 1001, 1).is_ok());
         drop(claim);
-        assert!(registry.claim(7).is_some());
+        assert!(registry.claim(7, 1001, 1).is_ok());
+    }
+
+    #[test]
+    fn a_user_asks_for_so_much_and_no_more() {
+        let registry = Registry::new();
+        let first = registry.claim(1, 1000, MOST_OF_REQUESTS - 10).expect("little enough");
+        let second = registry.claim(2, 1000, 10).expect("just enough");
+        assert_eq!(registry.claim(3, 1000, 1).err(), Some(NoClaim::TooMuch));
+        let other = registry.claim(3, 1001, MOST_OF_REQUESTS).expect("another user's");
+        drop(second);
+        assert!(registry.claim(4, 1000, 10).is_ok());
+        drop((first, other));
+        assert!(registry.tables().requests.is_empty());
     }
 }

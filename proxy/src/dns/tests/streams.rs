@@ -1,7 +1,9 @@
 //! Queries by stream.
 
+use std::os::fd::AsFd;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 
 use super::bytes::{A, TXT, query, with_id};
@@ -157,4 +159,15 @@ async fn the_end_of_a_server_ends_its_streams() {
     assert!(TcpStream::connect(world.tcp).await.is_err());
     let socket = UdpSocket::bind(world.udp).await;
     assert!(socket.is_ok(), "its port is free");
+}
+
+#[tokio::test]
+async fn a_socket_that_somebody_shuts_down_is_served_no_more_and_holds_up_nobody() {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let theirs = socket.as_fd().try_clone_to_owned().unwrap();
+    let world = World::allowing(&["github.com"]).await;
+    let mut server = tokio::spawn(serve_udp(world.names.clone(), socket));
+    // It is not connected, and so the call fails; the socket is shut down all the same.
+    assert!(rustix::net::shutdown(&theirs, rustix::net::Shutdown::Both).is_err());
+    tokio::time::timeout(std::time::Duration::from_secs(20), &mut server).await.expect("it ends").unwrap();
 }
