@@ -39,8 +39,6 @@ struct Waiting {
     next: u64,
     /// By the order in which they came.
     places: BTreeMap<u64, Arc<Notify>>,
-    /// How many were given up and have not noticed yet.
-    leaving: usize,
 }
 
 /// A place, until it is dropped.
@@ -67,11 +65,6 @@ impl HalfOpen {
         said
     }
 
-    /// Whether some were given up that still hold what they have. They let go of it as soon as they run.
-    pub(crate) fn some_are_leaving(&self) -> bool {
-        self.lock().leaving > 0
-    }
-
     fn enter(&self, most: usize) -> (Place<'_>, Arc<Notify>) {
         let mut waiting = self.lock();
         let (number, given_up) = (waiting.next, Arc::new(Notify::new()));
@@ -83,7 +76,6 @@ impl HalfOpen {
         while waiting.places.len() > most.max(1) {
             // A permit stays with it, should it not wait at this moment.
             let Some((_, oldest)) = waiting.places.pop_first() else { break };
-            waiting.leaving += 1;
             oldest.notify_one();
         }
         (Place { number, half_open: self }, given_up)
@@ -97,10 +89,7 @@ impl HalfOpen {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.half_open.in_all.fetch_sub(1, Ordering::Relaxed);
-        let mut waiting = self.half_open.lock();
-        if waiting.places.remove(&self.number).is_none() {
-            waiting.leaving -= 1;
-        }
+        self.half_open.lock().places.remove(&self.number);
     }
 }
 
@@ -126,21 +115,6 @@ mod tests {
         assert_eq!(silent.remove(0).await.unwrap(), None);
         assert!(!silent[0].is_finished(), "there is room for one");
         silent.remove(0).abort();
-    }
-
-    #[tokio::test]
-    async fn one_that_was_given_up_is_leaving_until_it_has_noticed() {
-        let half_open = Arc::new(HalfOpen::default());
-        let first = Arc::clone(&half_open);
-        let first = tokio::spawn(async move { first.wait(1, pending::<()>()).await });
-        yield_now().await;
-        assert!(!half_open.some_are_leaving());
-        let (newest, _) = half_open.enter(1);
-        assert!(half_open.some_are_leaving());
-        assert_eq!(first.await.unwrap(), None);
-        assert!(!half_open.some_are_leaving());
-        drop(newest);
-        assert!(!half_open.some_are_leaving());
     }
 
     #[tokio::test]

@@ -268,7 +268,10 @@ impl Judged {
                 if let Some(request) = &request {
                     self.record.saw_request(&request.method, request.path());
                 }
-                Telling::Http(Answer::refused(&self.target, refusal), request.map(|request| request.method))
+                Telling::Http(
+                    Answer::refused(&self.target, refusal, self.session.events.role()),
+                    request.map(|request| request.method),
+                )
             }
             _ => Telling::Reset,
         };

@@ -82,7 +82,7 @@ impl Door for JudgedHttp {
         record.saw_request(&request.method, request.path());
         let refused = |mut record: Record, refusal: Refusal, target: &Target| {
             record.refuse(&refusal);
-            Telling::Http(Answer::refused(target, &refusal), Some(request.method.clone()))
+            Telling::Http(Answer::refused(target, &refusal, self.session.events.role()), Some(request.method.clone()))
         };
         match renewed.and_then(|()| self.judge(request)) {
             Err(refusal) => return Err(refused(record, refusal, self.target())),

@@ -29,7 +29,7 @@ use crate::{capture, dns, explicit, host_port, published, socket};
 const FIRST_REST: Duration = Duration::from_millis(10);
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// How long a connection for which there is no place waits for that of one that was given up.
+/// How long a connection for which there is no place waits for that of one that is given up.
 const DEPARTURE: Duration = Duration::from_millis(50);
 
 /// Which part of the connections may come in by published ports: whoever is on this machine can make those, and is not to
@@ -213,6 +213,8 @@ async fn accept_all(
 ) {
     let mut rest = FIRST_REST;
     let mut turn = 0;
+    // Once in vain is enough until there is a place again: those who are refused wait behind each other.
+    let mut may_wait = true;
     loop {
         let accepted = tokio::select! {
             accepted = poll_fn(|context| poll_accept(listeners, &mut turn, context)) => accepted,
@@ -222,10 +224,11 @@ async fn accept_all(
         match accepted {
             Ok((way, stream)) => {
                 rest = FIRST_REST;
-                // Who was given up for those that came later makes room as soon as it runs.
-                while connections.len() >= session.limits.connections && session.half_open.some_are_leaving() {
-                    let Ok(Some(_)) = timeout(DEPARTURE, connections.join_next()).await else { break };
+                // Many of those that came just now may make room for each other as soon as they run.
+                while connections.len() >= session.limits.connections && may_wait {
+                    may_wait = matches!(timeout(DEPARTURE, connections.join_next()).await, Ok(Some(_)));
                 }
+                may_wait |= connections.len() < session.limits.connections;
                 accept(session, &way, stream, connections);
                 if let Some(wait) = session.quota().connected() {
                     tokio::time::sleep(wait).await;

@@ -111,6 +111,7 @@ pub enum ProxyCommand {
     /// Have the service end, once what is open has finished
     ///
     /// No more connections are taken from now on. What has not finished when the time of `--drain-timeout` is over is ended.
+    /// This command does not wait for that.
     #[command(after_long_help = ASK_EXIT_CODES)]
     Drain(AskArguments),
     /// Tokens, by which clients of a service prove their role

@@ -91,7 +91,11 @@ fn details(out: &mut String, tenant: &TenantStatus) {
         let place = escaped(&summary::place(&refusal.host, refusal.port));
         let _ = write!(out, "      refused {place} ({}), {} times", refusal.reason, refusal.count);
         if let Some(hint) = &refusal.hint {
-            let _ = write!(out, "; to allow it: --allow '{}'", escaped(hint));
+            let hint = escaped(hint);
+            let _ = match tenant.kind {
+                TenantKind::Role => write!(out, "; to allow it: `{hint}` in `allow` of the role"),
+                TenantKind::Sandbox | TenantKind::Default => write!(out, "; to allow it: --allow '{hint}'"),
+            };
         }
         out.push('\n');
     }

@@ -146,7 +146,7 @@ impl Call {
         };
         let (directory, owner) = policy::directory_of_one(directory).map_err(|refused| NotCarried {
             text: refused.text,
-            hint: refused.hint,
+            hint: refused.hint.or_else(|| Some("start the service, or name its socket: `--via unix:PATH`".to_owned())),
             // It may be made anew with the service.
             is_passing: true,
         })?;

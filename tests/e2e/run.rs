@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 
 use crate::child::{Birth, Kernel};
 use crate::outcome::{Outcome, read_events};
@@ -258,6 +259,11 @@ impl Running {
     /// Its process: netbox, when it is around the program.
     pub fn pid(&self) -> Pid {
         Pid::from_raw(self.child.id().cast_signed())
+    }
+
+    /// The events that are written by now.
+    pub fn events_so_far(&self) -> Vec<Value> {
+        self.events.as_deref().map_or_else(Vec::new, read_events)
     }
 
     /// Sends it a signal.

@@ -393,6 +393,11 @@ impl Events {
         }
     }
 
+    /// The role that these events are about, if they are about one.
+    pub(crate) fn role(&self) -> Option<&str> {
+        self.shared.role.as_deref()
+    }
+
     /// The sandbox that these events are about.
     #[must_use]
     pub fn session(&self) -> SessionId {

@@ -52,7 +52,9 @@ pub(crate) async fn serve(session: Arc<Session>, mut client: Connection, flow: A
             }
             return;
         }
-        Err(Shut::Refused(target, refusal)) => (Answer::refused(&target, &refusal), refusal.reason()),
+        Err(Shut::Refused(target, refusal)) => {
+            (Answer::refused(&target, &refusal, session.events.role()), refusal.reason())
+        }
         Err(Shut::Failed(target, reason)) => (Answer::unreached(&target, reason), reason),
     };
     let answer = if is_nested { answer.with_details(reason) } else { answer };

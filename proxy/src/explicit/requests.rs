@@ -143,7 +143,7 @@ impl Door for Requests<'_> {
         let target = pipeline::target(&self.session, authority.host.clone(), authority.http_port(), Via::Http);
         let refused = |mut record: Record, refusal: Refusal| {
             record.refuse(&refusal);
-            told(Answer::refused(&target, &refusal))
+            told(Answer::refused(&target, &refusal, self.session.events.role()))
         };
         let decision = pipeline::admit(&self.session, &self.flow, &Asked::Target(target.clone()));
         let mut record = Record::of(&self.session.events, &self.origin, &self.flow, &target, &decision, since);

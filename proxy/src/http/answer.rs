@@ -32,8 +32,8 @@ impl Answer {
         Self { details: Some(reason), ..self }
     }
 
-    /// What the policy refuses: 403.
-    pub(crate) fn refused(target: &Target, refusal: &Refusal) -> Self {
+    /// What the policy refuses, that of a role of a service if there is one: 403.
+    pub(crate) fn refused(target: &Target, refusal: &Refusal, role: Option<&str>) -> Self {
         let mut text = format!("netbox: {}\n", sentence(&target.to_string(), refusal));
         // Writing to a string does not fail, here and below.
         if let Some(rule) = refusal.rule().filter(|_| refusal.ceiling().is_none() && !refusal.is_by_outer()) {
@@ -43,7 +43,10 @@ impl Answer {
             let _ = writeln!(text, "near: {near}");
         }
         if let Some(hint) = refusal.hint(target) {
-            let _ = writeln!(text, "hint: `--allow {hint}` would allow it");
+            let _ = match role {
+                Some(role) => writeln!(text, "hint: `{hint}` in `allow` of `[service.role.{role}]` would allow it"),
+                None => writeln!(text, "hint: `--allow {hint}` would allow it"),
+            };
         }
         Self { status: "403 Forbidden", error: "http_request_denied", challenges: false, details: None, text }
     }
@@ -90,15 +93,16 @@ impl Answer {
 
     /// What lacks a token, or has one that is not known: 407.
     pub(crate) fn unauthenticated() -> Self {
-        let text = "netbox: nobody is let in here without a token (unauthenticated)\n\
-                    hint: give it as the password of the proxy: `http://netbox:TOKEN@HOST:PORT`\n";
+        let text = "netbox: nobody is let in here without a token that is known (unauthenticated)\n\
+                    hint: give it as the password of the proxy: `http://netbox:TOKEN@HOST:PORT`; a new one is known \
+                    after `netbox proxy reload`\n";
         let status = "407 Proxy Authentication Required";
         Self { status, error: "http_request_denied", challenges: true, details: None, text: text.to_owned() }
     }
 
     /// What was let in, and its tenant has as many connections as it may have: 403.
     pub(crate) fn full() -> Self {
-        let text = "netbox: whoever this is has as many connections as there may be (limit)\n".to_owned();
+        let text = "netbox: whoever this is has reached a limit of theirs (limit)\n".to_owned();
         Self { status: "403 Forbidden", error: "http_request_denied", challenges: false, details: None, text }
     }
 
@@ -143,7 +147,7 @@ mod tests {
     #[test]
     fn a_refusal_says_what_why_and_what_would_help() {
         let target = Target::parse_authority(b"example.com:8080", Via::Capture).unwrap();
-        let bytes = Answer::refused(&target, &Refusal::new(Reason::PortNotListed)).bytes(Some("GET"));
+        let bytes = Answer::refused(&target, &Refusal::new(Reason::PortNotListed), None).bytes(Some("GET"));
         let text = "netbox: `example.com:8080` is refused: the host is allowed on other ports only (port-not-listed)\n\
                     hint: `--allow example.com:8080` would allow it\n";
         let expected = format!(
@@ -162,7 +166,7 @@ mod tests {
         let refusal = Refusal::new(Reason::NotListed);
         let near = policy.near_miss(&target, &refusal);
         assert_eq!(
-            Answer::refused(&target, &refusal.with_near_miss(near)).text,
+            Answer::refused(&target, &refusal.with_near_miss(near), None).text,
             "netbox: `example.com:80` is refused: no rule allows this host (not-listed)\n\
              near: `*.example.com` (--allow) does not cover `example.com` itself; `.example.com` would\n\
              hint: `--allow example.com` would allow it\n"
@@ -178,7 +182,7 @@ mod tests {
             panic!("an empty ceiling leaves nothing")
         };
         assert_eq!(
-            Answer::refused(&target, &refusal).text,
+            Answer::refused(&target, &refusal, None).text,
             "netbox: `example.com:80` is refused: it is outside the ceiling of --ceiling (denied)\n"
         );
     }
@@ -187,7 +191,7 @@ mod tests {
     fn a_denied_host_is_told_the_rule_and_no_way_out() {
         let target = Target::parse_authority(b"example.com:80", Via::Capture).unwrap();
         let rule = RuleRef { text: "*.com".into(), source: "--deny".into() };
-        let answer = Answer::refused(&target, &Refusal::new(Reason::Denied).with_rule(rule));
+        let answer = Answer::refused(&target, &Refusal::new(Reason::Denied).with_rule(rule), None);
         assert_eq!(
             answer.text,
             "netbox: `example.com:80` is refused: a deny rule covers it (denied)\nrule: *.com (--deny)\n"

@@ -52,6 +52,11 @@ fn without_the_service_there_is_no_network_and_with_the_next_one_there_is(world:
     let service = Service::start(world, &[]);
     let mut running = asking(&service, &host);
     ask(&mut running, "first", "200 0");
+    // What the service had no time to tell is lost with it.
+    assert!(
+        eventually(|| running.events_so_far().iter().any(|event| event["event"] == "decision")),
+        "it is told of the first"
+    );
     let socket = service.kill();
     running.wait_for_stderr("warning: the service at");
     let mark = world.mark();

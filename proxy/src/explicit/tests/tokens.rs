@@ -142,7 +142,10 @@ async fn h071_every_request_of_a_connection_is_asked_for_its_token() {
     expect(&mut client, OK).await;
     send(&mut client, get("http://github.com/b")).await;
     let told = challenged(&mut client).await;
-    assert!(told.starts_with("netbox: nobody is let in here without a token (unauthenticated)\n"), "{told}");
+    assert!(
+        told.starts_with("netbox: nobody is let in here without a token that is known (unauthenticated)\n"),
+        "{told}"
+    );
     // The connection is still good, and so is the one to the server.
     send(&mut client, get_with("http://github.com/c", &basic("", "one"))).await;
     expect(&mut upstream, "GET /c HTTP/1.1\r\nHost: github.com\r\n\r\n").await;
@@ -369,7 +372,7 @@ async fn a_role_with_as_many_connections_as_it_may_have_is_told_so() {
     let mut second = service.client().await;
     send(&mut second, connect_with("github.com:9", &basic("", "one"))).await;
     let told = expect_answer(&mut second, "403").await;
-    assert_eq!(told, "netbox: whoever this is has as many connections as there may be (limit)\n");
+    assert_eq!(told, "netbox: whoever this is has reached a limit of theirs (limit)\n");
     drop((first, second, upstream));
     assert_eq!(reasons(&service.events().await[1]), ["limit", "listed"]);
 }
