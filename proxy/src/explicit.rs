@@ -65,7 +65,7 @@ pub(crate) fn handle(
         let first = tokio::select! {
             biased;
             first = session.while_half_open(timeout(session.limits.silence, client.fill())) => first,
-            () = session.drained() => return,
+            () = session.drained_in_silence() => return,
         };
         match first {
             Some(Ok(Ok(1..))) => {}
@@ -98,7 +98,7 @@ async fn behind_tls(session: &Session, client: Connection, identity: &Identity) 
     let shaken = tokio::select! {
         biased;
         shaken = session.while_half_open(shaken) => shaken,
-        () = session.drained() => None,
+        () = session.drained_in_silence() => None,
     };
     match shaken {
         Some(Ok(Ok(stream))) => return Some(Connection { stream: Stream::Tls(Box::new(stream)), ..client }),

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -39,8 +39,21 @@ pub(crate) struct Flows {
 #[derive(Debug, Default)]
 struct Live {
     table: Mutex<HashMap<u64, Weak<Flow>>>,
-    /// The last one has ended.
+    /// By how many more may come.
+    accepting: AtomicUsize,
+    /// The last one has ended, or no more come.
     emptied: Notify,
+}
+
+/// Says, while it lives, that more flows may come.
+#[derive(Debug)]
+pub(crate) struct Accepting(Arc<Live>);
+
+impl Drop for Accepting {
+    fn drop(&mut self) {
+        self.0.accepting.fetch_sub(1, Ordering::SeqCst);
+        self.0.emptied.notify_waiters();
+    }
 }
 
 impl Flows {
@@ -81,11 +94,23 @@ impl Flows {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// Waits until there is none.
+    /// More may come, until what is given is dropped.
+    pub(crate) fn accepting(&self) -> Accepting {
+        self.live.accepting.fetch_add(1, Ordering::SeqCst);
+        Accepting(Arc::clone(&self.live))
+    }
+
+    /// Whether there is none, and none may come.
+    pub(crate) fn have_ended(&self) -> bool {
+        // In this order: what is taken last is counted before whoever took it says that no more may come.
+        self.live.accepting.load(Ordering::SeqCst) == 0 && self.count() == 0
+    }
+
+    /// Waits until there is none, and none may come.
     pub(crate) async fn end(&self) {
         loop {
             let emptied = self.live.emptied.notified();
-            if self.count() == 0 {
+            if self.have_ended() {
                 return;
             }
             emptied.await;

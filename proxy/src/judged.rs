@@ -91,7 +91,7 @@ impl Judged {
             biased;
             () = revocation => return self.revoked(upstream),
             first = self.session.while_half_open(wait) => first.unwrap_or(First::GivenUp),
-            () = self.session.drained() => return self.end_unused(upstream, End::Done).await,
+            () = self.session.drained_in_silence() => return self.end_unused(upstream, End::Done).await,
         };
         let first = match first {
             First::Known(first) => first,

@@ -126,6 +126,8 @@ pub async fn serve_while_open(
     closed: impl Future<Output = ()>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
+    // From before anything is accepted: whoever waits until nothing is open shall not miss what waits here.
+    let accepting = session.flows.accepting();
     let mut names = JoinSet::new();
     for socket in listeners.dns_udp {
         socket.set_nonblocking(true)?;
@@ -162,6 +164,7 @@ pub async fn serve_while_open(
                 accept_the_rest(&session, &way, listener.into_std()?, &mut connections);
             }
         }
+        drop(accepting);
         tokio::select! {
             () = &mut stop => {}
             () = outlive(&mut connections) => {}

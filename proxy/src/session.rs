@@ -106,6 +106,9 @@ const MOST_HALF_OPEN: usize = half_open::MOST_IN_ALL;
 /// Descriptors that are left for everything that is no connection: listeners, events, pipes, lookups.
 const SPARE_DESCRIPTORS: u64 = 200;
 
+/// How long a connection that has not asked for anything may go on once no more are taken: a round trip, even a long one.
+const FIRST_WORD: Duration = Duration::from_millis(500);
+
 impl Limits {
     /// As many connections, of `most` at most, as a process can hold that may open so many descriptors: each takes two. A
     /// quarter of them may be half open, 4096 at most.
@@ -164,7 +167,8 @@ impl Session {
         &self.names.quota
     }
 
-    /// Takes no more connections. Those that are open may finish; those that carry nothing at the moment end.
+    /// Takes no more connections. Those that are open may finish; those that carry nothing at the moment end,
+    /// and those that have not asked for anything yet half a second later.
     pub fn drain(&self) {
         self.draining.send_replace(true);
     }
@@ -181,7 +185,19 @@ impl Session {
         let _ = self.draining.subscribe().wait_for(|draining| *draining).await;
     }
 
-    /// Waits until none is open.
+    /// The same, and a moment more: whoever connected just before may be about to say what it wants.
+    pub(crate) async fn drained_in_silence(&self) {
+        self.drained().await;
+        tokio::time::sleep(FIRST_WORD).await;
+    }
+
+    /// Whether none is open, and none may come: after [`drain`](Self::drain), what had connected before has been taken.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.flows.have_ended()
+    }
+
+    /// Waits until it [is idle](Self::is_idle).
     pub async fn idle(&self) {
         self.flows.end().await;
     }

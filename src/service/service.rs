@@ -79,11 +79,16 @@ impl Service {
         self.is_draining.load(Ordering::Relaxed)
     }
 
-    /// Waits until no connection is open.
+    /// Waits until no connection is open, and none may come.
     pub async fn idle(&self) {
-        while let Some((_, busy)) = self.registry.tenants().iter().find(|(_, tenant)| tenant.session.connections() > 0)
-        {
-            busy.session.idle().await;
+        loop {
+            // First: who leaves it is one of the tenants' by then.
+            self.clients.outside().idle().await;
+            let tenants = self.registry.tenants();
+            match tenants.iter().find(|(_, tenant)| !tenant.session.is_idle()) {
+                Some((_, busy)) => busy.session.idle().await,
+                None => return,
+            }
         }
     }
 

@@ -287,10 +287,14 @@ async fn next_head(client: &mut Connection, upstream: Option<&mut Connection>, s
         }
     };
     let first = match upstream {
-        None => match session.while_half_open(timeout(session.limits.silence, first)).await {
-            Some(Ok(first)) => first,
-            Some(Err(_)) => return Next::Ended,
-            None => return Next::GivenUp,
+        None => tokio::select! {
+            biased;
+            first = session.while_half_open(timeout(session.limits.silence, first)) => match first {
+                Some(Ok(first)) => first,
+                Some(Err(_)) => return Next::Ended,
+                None => return Next::GivenUp,
+            },
+            () = session.drained_in_silence() => return Next::Ended,
         },
         Some(upstream) => tokio::select! {
             biased;

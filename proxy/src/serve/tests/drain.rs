@@ -1,5 +1,7 @@
 //! The end of a service: what is open may finish, and nothing new begins.
 
+use std::io::Write as _;
+
 use tokio::io::AsyncWriteExt;
 use tokio::task::JoinHandle;
 
@@ -94,6 +96,32 @@ async fn what_has_connected_is_taken_unless_somebody_else_will() {
         stop.send(()).unwrap();
         soon(serving).await.unwrap().unwrap();
     }
+}
+
+#[tokio::test]
+async fn what_has_connected_and_was_not_taken_yet_is_waited_for() {
+    let world = World::new(&["github.com"]);
+    let (address, kept, stop, serving) = serving(&world, false);
+    drop(kept);
+    let web = world.server("203.0.113.10:80").await;
+    while world.session.is_idle() {
+        tokio::task::yield_now().await;
+    }
+    // On this runtime nothing is accepted before the next wait.
+    let mut client = std::net::TcpStream::connect(address).unwrap();
+    client.write_all(GET.as_bytes()).unwrap();
+    world.session.drain();
+    assert_eq!(world.session.connections(), 0);
+    assert!(!world.session.is_idle());
+    let session = Arc::clone(&world.session);
+    let idle = tokio::spawn(async move { session.idle().await });
+    let mut server = web.accept().await;
+    assert!(!idle.is_finished());
+    send(&mut server, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").await;
+    soon(idle).await.unwrap();
+    stop.send(()).unwrap();
+    soon(serving).await.unwrap().unwrap();
+    assert_eq!(of(&world.events().await, "close")[0]["end"], "done");
 }
 
 #[tokio::test]
