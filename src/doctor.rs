@@ -219,7 +219,7 @@ fn shared_service() -> Option<Check> {
     let placed = match via::path(None) {
         Ok(None) => return None,
         Ok(Some(path)) => Call::place(&path).map(|_| format!("one listens on `unix:{}` (NETBOX_VIA)", path.display())),
-        Err(text) => Err(NotCarried { text, ..NotCarried::default() }),
+        Err(text) => Err(NotCarried::new(text)),
     };
     let (state, detail, fix) = match placed {
         Ok(detail) => (State::Works, detail, None),

@@ -13,6 +13,7 @@ mod dry_run;
 mod environment;
 mod event_sink;
 mod generate;
+mod interrupted;
 mod interruptions;
 mod learn;
 mod outer;

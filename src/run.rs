@@ -13,6 +13,7 @@ use tokio::runtime::{self, Runtime};
 use crate::cli::{EventDestination, RunArguments, Weaker};
 use crate::environment::{self, Reach, Wishes};
 use crate::event_sink::{self, EventSink};
+use crate::interrupted::Interrupted;
 use crate::place::Place;
 use crate::policy::{self, Asking, Effective, Refused};
 use crate::ports::Ports;
@@ -58,8 +59,9 @@ pub fn run(arguments: RunArguments) -> u8 {
     }
     let when = arguments.summary;
     match carry_out(arguments, voice, intent) {
-        Ok(Ran { code, events, .. }) => {
+        Ok(Ran { code, events, interrupted, .. }) => {
             summary::conclude(&events, code, when, voice);
+            interrupted.into_iter().for_each(Interrupted::pass_on);
             code
         }
         Err(code) => code,
@@ -73,6 +75,8 @@ pub struct Ran {
     pub events: Events,
     /// Whether the command ran, to whatever end.
     pub has_run: bool,
+    /// Where Ctrl-C at the terminal ended it: netbox is to end by it too.
+    pub interrupted: Option<Interrupted>,
 }
 
 /// Runs what was typed.
@@ -244,19 +248,26 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
     });
     let doors = session::Doors { host: &ports, published };
     let carrier = Carrier { policy, lease };
+    let keeping = sandbox.has_terminal().then(say::keep);
     let ended = runtime.block_on(session::hold(sandbox, listeners, doors, carrier, events.clone(), arguments.timeout));
+    // The sandbox is gone, and the terminal is the person's.
+    drop(keeping);
     // Lookups may still sit on their threads; nobody waits for them.
     runtime.shutdown_background();
 
-    let has_run = matches!(ended, Ended::TimedOut | Ended::Sandbox(Outcome::Exited(_) | Outcome::Killed(_)));
-    let code = exit_code(&arguments, &events, ended);
+    let has_run = matches!(
+        ended,
+        Ended::TimedOut | Ended::Interrupted(_) | Ended::Sandbox(Outcome::Exited(_) | Outcome::Killed(_))
+    );
+    let code = exit_code(&arguments, &events, &ended);
+    let interrupted = if let Ended::Interrupted(interrupted) = ended { Some(interrupted) } else { None };
     for program in programs.iter().filter(|program| !program.is_kept()) {
         voice.warn(protected::replacement(program));
     }
     if let Some(place) = written_to.filter(|place| !place.is_kept()) {
         voice.warn(event_sink::replacement(&place));
     }
-    Ok(Ran { code, events, has_run })
+    Ok(Ran { code, events, has_run, interrupted })
 }
 
 /// Has the service carry the sandbox.
@@ -314,7 +325,7 @@ fn warn(voice: Voice, effective: &Effective) {
     }
 }
 
-fn exit_code(arguments: &RunArguments, events: &Events, ended: Ended) -> u8 {
+fn exit_code(arguments: &RunArguments, events: &Events, ended: &Ended) -> u8 {
     let program =
         || netbox_config::quote(arguments.command.first().map(|word| word.as_encoded_bytes()).unwrap_or_default());
     match ended {
@@ -327,14 +338,14 @@ fn exit_code(arguments: &RunArguments, events: &Events, ended: Ended) -> u8 {
             let summary = events.summary();
             if summary.denied + summary.malformed > 0 { BLOCKED } else { 0 }
         }
-        Ended::Sandbox(Outcome::Exited(code)) => code,
-        // Numbers of signals are below 65.
-        Ended::Sandbox(Outcome::Killed(signal)) => 128u8.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX)),
+        Ended::Sandbox(Outcome::Exited(code)) => *code,
+        Ended::Sandbox(Outcome::Killed(signal)) => killed_by(*signal),
+        Ended::Interrupted(_) => killed_by(libc::SIGINT),
         Ended::Sandbox(Outcome::NotExecuted(libc::ENOENT)) => {
             refuse(NOT_FOUND, &format!("command not found: {}", program()), None)
         }
         Ended::Sandbox(Outcome::NotExecuted(errno)) => {
-            let error = std::io::Error::from_raw_os_error(errno);
+            let error = std::io::Error::from_raw_os_error(*errno);
             refuse(NOT_EXECUTABLE, &format!("cannot execute {}: {error}", program()), None)
         }
         Ended::Sandbox(Outcome::Failed(failure)) => refuse(FAILED, &failure.to_string(), failure.hint()),
@@ -346,6 +357,11 @@ fn exit_code(arguments: &RunArguments, events: &Events, ended: Ended) -> u8 {
             refuse(FAILED, "the sandbox's first process was killed, and the command with it", None)
         }
     }
+}
+
+fn killed_by(signal: i32) -> u8 {
+    // Numbers of signals are below 65.
+    128u8.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX))
 }
 
 fn refuse(code: u8, why: &str, hint: Option<&str>) -> u8 {

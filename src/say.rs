@@ -1,9 +1,13 @@
 //! What is said to the person: on stderr, lower case, literals in backticks, a hint after it.
+//!
+//! While the command has the terminal, what would be said there is kept until it has it no more ([`keep`]): it would be
+//! written over the command's screen, and the modes are the command's too. Where stderr leads somewhere else, nothing waits.
 
+use std::collections::VecDeque;
 use std::env;
 use std::fmt::Display;
-use std::io::{Write, stderr};
-use std::sync::OnceLock;
+use std::io::{IsTerminal, Write, stderr};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nix::sys::stat::fstat;
 
@@ -37,7 +41,7 @@ pub fn note(text: impl Display) {
 
 /// A text of several lines, as it is. In one piece, so that nothing comes between.
 pub fn plain(text: &str) {
-    let _ = stderr().write_all(for_journal(Priority::Notice, text.to_owned()).as_bytes());
+    put(for_journal(Priority::Notice, text.to_owned()));
 }
 
 /// Why it did not work, and what to do. Said in any case.
@@ -49,9 +53,69 @@ pub fn error(text: impl Display, hint: Option<&str>) {
 }
 
 fn line(priority: Priority, kind: &str, text: impl Display) {
-    let text = for_journal(priority, format!("netbox: {kind}{text}\n"));
-    // A closed stderr is not a reason to fail.
-    let _ = stderr().write_all(text.as_bytes());
+    put(for_journal(priority, format!("netbox: {kind}{text}\n")));
+}
+
+/// Says it, or keeps it.
+fn put(text: String) {
+    match &mut *kept() {
+        Some(kept) => kept.add(text),
+        // A closed stderr is not a reason to fail.
+        None => drop(stderr().write_all(text.as_bytes())),
+    }
+}
+
+/// As much as a person reads afterwards. The last are the ones that still matter.
+const MOST_KEPT: usize = 32;
+
+/// What waits, where something has to.
+static KEPT: Mutex<Option<Kept>> = Mutex::new(None);
+
+fn kept() -> MutexGuard<'static, Option<Kept>> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    texts: VecDeque<String>,
+    left_out: usize,
+}
+
+impl Kept {
+    fn add(&mut self, text: String) {
+        if self.texts.len() == MOST_KEPT {
+            self.texts.pop_front();
+            self.left_out += 1;
+        }
+        self.texts.push_back(text);
+    }
+
+    fn told(self) -> String {
+        let left_out = match self.left_out {
+            0 => String::new(),
+            many => format!("netbox: {many} earlier lines, from while the command ran, are left out\n"),
+        };
+        left_out + &self.texts.into_iter().collect::<String>()
+    }
+}
+
+/// Has what is said wait from now on, if it would be said at a terminal, until the value is dropped.
+#[must_use]
+pub fn keep() -> Keeping {
+    if stderr().is_terminal() {
+        *kept() = Some(Kept::default());
+    }
+    Keeping(())
+}
+
+/// See [`keep`].
+pub struct Keeping(());
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        let Some(kept) = kept().take() else { return };
+        let _ = stderr().write_all(kept.told().as_bytes());
+    }
 }
 
 /// How much a line matters, as syslog(3) numbers it.
@@ -91,5 +155,19 @@ mod tests {
         let text = with_priority(Priority::Error, "netbox: error: one\ntwo\n");
         assert_eq!(text, "<3>netbox: error: one\n<3>two\n");
         assert_eq!(with_priority(Priority::Warning, "x"), "<4>x");
+    }
+
+    #[test]
+    fn what_is_kept_has_an_end() {
+        let mut kept = Kept::default();
+        for number in 0..MOST_KEPT + 3 {
+            kept.add(format!("netbox: {number}\n"));
+        }
+        let told = kept.told();
+        assert!(
+            told.starts_with("netbox: 3 earlier lines, from while the command ran, are left out\nnetbox: 3\n"),
+            "{told}"
+        );
+        assert_eq!(told.lines().count(), MOST_KEPT + 1);
     }
 }

@@ -18,6 +18,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
+use crate::interrupted::Interrupted;
 use crate::ports::Ports;
 use crate::published::{self, Door};
 use crate::say;
@@ -34,6 +35,8 @@ const GRACE: Duration = Duration::from_secs(5);
 pub enum Ended {
     /// The sandbox, as it should.
     Sandbox(Outcome),
+    /// The sandbox, by Ctrl-C at the terminal.
+    Interrupted(Interrupted),
     /// The time that the command was given. The sandbox has been ended.
     TimedOut,
     /// The proxy. The sandbox has been ended: it would have no network, but its command might go on for ever.
@@ -160,7 +163,7 @@ async fn join(
             ended = &mut proxy => {
                 return Err(ended.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()).into());
             }
-            ended = &mut held => return Err(Failed::Service(ended.err().unwrap_or_default())),
+            ended = &mut held => return Err(Failed::Service(ended.err().unwrap_or_else(unasked))),
             () = tell_refused(log.as_ref(), &note_udp_refused) => {}
             () = signals.pass_one_on(sandbox) => {}
             () = &mut patience => {
@@ -198,8 +201,16 @@ async fn join(
     Ok(match outcome {
         _ if timed_out => Ended::TimedOut,
         Outcome::Lost if signals.have_killed() => Ended::Sandbox(Outcome::Killed(libc::SIGINT)),
-        outcome => Ended::Sandbox(outcome),
+        outcome => match Interrupted::find(&outcome, sandbox, &signals) {
+            Some(interrupted) => Ended::Interrupted(interrupted),
+            None => Ended::Sandbox(outcome),
+        },
     })
+}
+
+/// The lease was over before the sandbox was.
+fn unasked() -> NotCarried {
+    NotCarried::new("the service's lease ended without a word")
 }
 
 /// Waits until all that the command wrote to its terminal is on the user's, which takes as long as that one is held up, or

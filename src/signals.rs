@@ -27,6 +27,7 @@ pub struct Signals {
     stop: Option<Signal>,
     cont: Option<Signal>,
     interruptions: Interruptions,
+    have_interrupted: bool,
     have_killed: bool,
 }
 
@@ -51,6 +52,7 @@ impl Signals {
             stop: take(libc::SIGTSTP)?,
             cont: take(libc::SIGCONT)?,
             interruptions: Interruptions::default(),
+            have_interrupted: false,
             have_killed: false,
         })
     }
@@ -76,6 +78,7 @@ impl Signals {
     }
 
     fn interrupt(&mut self, sandbox: &mut Sandbox) {
+        self.have_interrupted = true;
         // At a terminal there are other ways than Ctrl-C, and the command decides about them.
         let act = if sandbox.has_terminal() { Act::PassOn } else { self.interruptions.come(Instant::now()) };
         if act == Act::Kill {
@@ -86,6 +89,11 @@ impl Signals {
         if act == Act::Terminate {
             sandbox.signal(libc::SIGTERM, true);
         }
+    }
+
+    /// Whether any of them was SIGINT.
+    pub fn have_interrupted(&self) -> bool {
+        self.have_interrupted
     }
 
     /// Whether the person's insistence has ended the sandbox.

@@ -91,6 +91,12 @@ pub fn is_ignored(signal: i32) -> bool {
     sys::signal::is_ignored(signal)
 }
 
+/// Ends this process as an interruption (SIGINT) does by default. With `group`, every process of its group is interrupted, as
+/// by a key of their terminal's. Returns where this process does not end by it.
+pub fn end_by_interruption(group: bool) {
+    sys::signal::end_by(nix::sys::signal::Signal::SIGINT, group);
+}
+
 /// Whether this process is inside a netbox, which supervises its connects.
 pub fn is_nested() -> bool {
     supervisor::is_supervised()

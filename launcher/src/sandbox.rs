@@ -358,6 +358,16 @@ impl Sandbox {
         self.terminal.is_some()
     }
 
+    /// Whether it has one in the place of this process's controlling terminal, in whose foreground this process is.
+    pub fn is_in_foreground(&self) -> bool {
+        self.terminal.as_ref().is_some_and(Terminal::is_foreground)
+    }
+
+    /// Whether the key that interrupts was ever typed at the command's terminal, and so was no signal out here.
+    pub fn is_interrupt_typed(&self) -> bool {
+        self.terminal.as_ref().is_some_and(Terminal::is_interrupt_typed)
+    }
+
     /// Ends every process of the sandbox at once.
     pub fn kill(&self) {
         if let Some(pid) = self.init.0 {

@@ -126,7 +126,11 @@ wrong usage.
 
 Signals: what netbox is sent, the command gets. At a terminal it has one of its own, with job control; keys such as Ctrl-C and \
 Ctrl-Z are for it. Without a terminal, the second Ctrl-C (SIGINT) within two seconds is followed by SIGTERM, and the third ends \
-the sandbox, with exit code 130.";
+the sandbox, with exit code 130.
+
+Ctrl-C at the terminal: where the command died of it, netbox dies of SIGINT too, so that a shell's loop or script around it stops; \
+`$?` is 130 all the same, and a program that started netbox is told of the signal in place of the code. Only where netbox is in \
+the foreground of the terminal that controls it, and one of its first three descriptors is that terminal; in any other place the code is 130.";
 const SERVE_EXIT_CODES: &str = "\
 Exit codes: 0 if SIGINT, SIGTERM or `netbox proxy drain` ended it; 125 if netbox failed; 2 for wrong usage.
 

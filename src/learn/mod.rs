@@ -41,7 +41,7 @@ pub fn learn(arguments: LearnArguments) -> u8 {
         Err(why) => return refuse(&why),
     };
     let profile = intent.effective.compiled.profile().map(str::to_owned);
-    let Ran { code, events, has_run } = match run::carry_out(arguments, voice, intent) {
+    let Ran { code, events, has_run, .. } = match run::carry_out(arguments, voice, intent) {
         Ok(ran) => ran,
         Err(code) => return code,
     };

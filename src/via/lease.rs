@@ -20,7 +20,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::judge::{Answer, Word, asker};
-use super::{Attached, Call, Grant, NotCarried, Wish};
+use super::{Attached, Call, Grant, NotCarried, Wish, worded};
 use crate::policy::shown;
 use crate::say::Voice;
 
@@ -245,10 +245,8 @@ impl<'e> Conversation<'e> {
             }
             Told::Refused(refused) => return Some(Over::Ended(NotCarried { is_passing: false, ..refused.into() })),
             Told::Revoked { text } => {
-                let text = netbox_config::escaped(text.as_bytes()).to_string();
-                return Some(Over::Ended(NotCarried::new(format!(
-                    "the service has ended this sandbox's lease: {text}"
-                ))));
+                let text = format!("the service has ended this sandbox's lease: {}", worded(&text));
+                return Some(Over::Ended(NotCarried::new(text)));
             }
             // The next one is looked for when this one ends.
             // What was not asked for.

@@ -45,7 +45,7 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 const CONNECT_SECONDS: i64 = 5;
 
 /// Why the service does not carry the sandbox.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct NotCarried {
     pub text: String,
     pub hint: Option<String>,
@@ -73,10 +73,17 @@ impl From<Refused> for NotCarried {
             refused.reason,
             RefusedFor::Attached | RefusedFor::Draining | RefusedFor::Limit | RefusedFor::Timeout
         );
-        // Words of another process.
-        let text = netbox_config::escaped(refused.text.as_bytes()).to_string();
+        let text = worded(&refused.text);
         let hint = refused.hint.map(|hint| netbox_config::escaped(hint.as_bytes()).to_string());
         Self { text: format!("the service refuses: {text}"), hint, is_passing }
+    }
+}
+
+/// Why, in words of another process, which may have none.
+fn worded(text: &str) -> String {
+    match text.trim() {
+        "" => "it does not say why".to_owned(),
+        text => netbox_config::escaped(text.as_bytes()).to_string(),
     }
 }
 
@@ -254,4 +261,17 @@ fn dial(path: &Path) -> io::Result<UnixStream> {
     setsockopt(&socket, sockopt::SendTimeout, &TimeVal::new(CONNECT_SECONDS, 0))?;
     connect(std::os::fd::AsRawFd::as_raw_fd(&socket), &UnixAddr::new(path)?)?;
     Ok(UnixStream::from(socket))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_always_a_reason() {
+        assert_eq!(worded("no room\u{1b}[2J"), "no room\\x1b[2J");
+        assert_eq!(worded(" \n"), "it does not say why");
+        let refused = NotCarried::from(Refused::new(RefusedFor::Failed, ""));
+        assert_eq!(refused.text, "the service refuses: it does not say why");
+    }
 }

@@ -20,6 +20,7 @@ mod explicit;
 mod flow;
 mod fronting;
 mod inside;
+mod interrupted;
 mod learn;
 mod lookups;
 mod modes;
@@ -67,6 +68,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         flow::TESTS,
         modes::TESTS,
         inside::TESTS,
+        interrupted::TESTS,
         descriptors::TESTS,
         devices::TESTS,
         exit_codes::TESTS,

@@ -44,3 +44,13 @@ pub(crate) fn stop_by(which: Signal, group: bool) -> nix::Result<()> {
     unsafe { sigaction(which, &before)? };
     result
 }
+
+/// Ends this process as `which`, a deadly signal, does by default; with `group`, its whole process group is sent it. Returns
+/// where it does not end.
+pub(crate) fn end_by(which: Signal, group: bool) {
+    let _ = set_disposition(which, false);
+    let mut mask = SigSet::empty();
+    mask.add(which);
+    let _ = mask.thread_unblock();
+    let _ = if group { kill(Pid::from_raw(0), which) } else { raise(which) };
+}

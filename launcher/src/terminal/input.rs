@@ -8,6 +8,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -33,6 +34,8 @@ pub(super) struct Input {
     control: UnixStream,
     /// The other end of the control of the output's thread.
     output: UnixStream,
+    /// Whether the key that interrupts was ever typed.
+    interrupt: Arc<AtomicBool>,
     is_reading: bool,
     /// Whether it is to wait before the next look.
     is_behind: bool,
@@ -44,12 +47,19 @@ pub(super) struct Input {
 }
 
 impl Input {
-    pub(super) fn new(master: Arc<OwnedFd>, user: Arc<User>, control: UnixStream, output: UnixStream) -> Self {
+    pub(super) fn new(
+        master: Arc<OwnedFd>,
+        user: Arc<User>,
+        control: UnixStream,
+        output: UnixStream,
+        interrupt: Arc<AtomicBool>,
+    ) -> Self {
         Self {
             master,
             user,
             control,
             output,
+            interrupt,
             is_reading: false,
             is_behind: false,
             is_patient: true,
@@ -125,8 +135,16 @@ impl Input {
         match read(terminal, &mut chunk) {
             // The key for the end of the input, pressed while the terminal was not raw. A hang-up looks the same, and is told by
             // poll as well.
-            Ok(0) => self.pending.extend(end_key(&self.master)),
-            Ok(length) => self.pending.extend_from_slice(&chunk[..length]),
+            Ok(0) => self.pending.extend(key(&self.master, SpecialCharacterIndices::VEOF)),
+            Ok(length) => {
+                let typed = &chunk[..length];
+                // Also where it makes no signal at this moment: a program that reads it itself may end by it as well, and one
+                // of those is a netbox inside.
+                if key(&self.master, SpecialCharacterIndices::VINTR).is_some_and(|key| typed.contains(&key)) {
+                    self.interrupt.store(true, Ordering::Relaxed);
+                }
+                self.pending.extend_from_slice(typed);
+            }
             Err(Errno::EIO) if !self.user.is_foreground() => self.is_behind = true,
             Err(Errno::EAGAIN | Errno::EINTR) => {}
             Err(errno) => return Err(errno),
@@ -146,11 +164,8 @@ impl Input {
     }
 }
 
-/// The key for the end of the input, where the command has one.
-fn end_key(master: impl AsFd) -> Option<u8> {
+/// A key with a meaning of its own, where the command's terminal has one for that.
+fn key(master: impl AsFd, which: SpecialCharacterIndices) -> Option<u8> {
     // 0 means that it has none (`_POSIX_VDISABLE`).
-    tcgetattr(master)
-        .ok()
-        .map(|modes| modes.control_chars[SpecialCharacterIndices::VEOF as usize])
-        .filter(|key| *key != 0)
+    tcgetattr(master).ok().map(|modes| modes.control_chars[which as usize]).filter(|key| *key != 0)
 }

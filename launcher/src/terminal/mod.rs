@@ -44,6 +44,7 @@ use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
@@ -108,6 +109,8 @@ pub(crate) struct Terminal {
     is_attending: bool,
     /// While the terminal is in raw mode.
     raw: Option<Raw>,
+    /// Whether the key that interrupts was ever typed for the command.
+    interrupt: Arc<AtomicBool>,
     /// The modes of the pseudo-terminal, as long as they are those that it was given.
     given: Option<Termios>,
     is_finished: bool,
@@ -131,7 +134,9 @@ impl Terminal {
         let (output, output_control) = UnixStream::pair().at(step, "a socket pair")?;
         let (input_end, output_end) = (input.try_clone().at(step, "")?, output.try_clone().at(step, "")?);
         let writer = Output::new(Arc::clone(&master), Arc::clone(&user), output_control, input_end);
-        let reader = Input::new(Arc::clone(&master), Arc::clone(&user), input_control, output_end);
+        let interrupt = Arc::new(AtomicBool::new(false));
+        let key = Arc::clone(&interrupt);
+        let reader = Input::new(Arc::clone(&master), Arc::clone(&user), input_control, output_end, key);
         let spawn = |name: &str| thread::Builder::new().name(name.into());
         spawn("output").spawn(move || writer.run()).at(step, "a thread")?;
         spawn("input").spawn(move || reader.run()).at(step, "a thread")?;
@@ -145,6 +150,7 @@ impl Terminal {
             wanted: settings.attend,
             is_attending: false,
             raw: None,
+            interrupt,
             given,
             is_finished: false,
         })
@@ -168,6 +174,16 @@ impl Terminal {
     /// Whether what is typed is the command's.
     pub(crate) fn is_attending(&self) -> bool {
         self.is_attending
+    }
+
+    /// Whether this process is in the foreground of the terminal that it is controlled by, and that is the user's.
+    pub(crate) fn is_foreground(&self) -> bool {
+        self.user.is_own() && self.user.is_foreground()
+    }
+
+    /// Whether the key that interrupts was ever typed for the command.
+    pub(crate) fn is_interrupt_typed(&self) -> bool {
+        self.interrupt.load(Ordering::Relaxed)
     }
 
     /// Attends if netbox is in the foreground and does not already: the command wants the terminal.

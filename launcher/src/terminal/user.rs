@@ -59,6 +59,11 @@ impl User {
         self.writing.as_ref().map(AsFd::as_fd)
     }
 
+    /// Whether it is the controlling terminal of this process.
+    pub(super) fn is_own(&self) -> bool {
+        self.is_own
+    }
+
     /// Whether netbox may read from it and change its modes. A terminal that is nobody's own is everybody's.
     pub(super) fn is_foreground(&self) -> bool {
         !self.is_own || tcgetpgrp(&self.any) == Ok(getpgrp())

@@ -11,12 +11,14 @@ use crate::outcome::{Outcome, read_events};
 use crate::programs::{CURL, PYTHON, curl, probe};
 use crate::run::{Running, eventually};
 use crate::service::{Service, household};
+use crate::terminal::Terminal;
 use crate::tests;
 use crate::world::World;
 use crate::zone::Host;
 
 tests![
     without_the_service_there_is_no_network_and_with_the_next_one_there_is needs [CURL],
+    what_becomes_of_the_service_is_told_when_the_terminal_is_free needs [CURL],
     a_tunnel_ends_with_the_service needs [CURL],
     while_the_service_is_away_nothing_hangs needs [CURL, PYTHON],
     a_kill_under_load_leaves_no_network_and_no_orphan needs [CURL],
@@ -72,6 +74,39 @@ fn without_the_service_there_is_no_network_and_with_the_next_one_there_is(world:
     let mut numbers: Vec<_> = outcome.decisions(&host.name).iter().map(|event| event["id"].as_u64()).collect();
     numbers.dedup();
     assert_eq!(numbers.len(), 2, "{outcome}");
+    next.stop().exits_with(0);
+}
+
+/// A line of netbox's own would stand in the middle of a full-screen program.
+fn what_becomes_of_the_service_is_told_when_the_terminal_is_free(world: &World) {
+    let host = world.zone().host("service-screen");
+    let service = Service::start(world, &[]);
+    let terminal = Terminal::new();
+    let script = format!("printf '\\033[?1049h'; stty -echo; echo ready; {ASKING}; printf '\\033[?1049lthe end'");
+    let run = service.netbox(&["--allow", &host.name]).on(&terminal);
+    let running = run.start(&["sh", "-c", &script, &host.http("/")]);
+    terminal.shows("ready");
+    let ask_until = |answer: &str| {
+        let asked = || {
+            terminal.enter("again\n");
+            terminal.shows("again: ");
+            terminal.shows("\n").contains(answer)
+        };
+        assert!(eventually(asked), "it never answered {answer}");
+    };
+    ask_until("200 0");
+    let socket = service.kill();
+    ask_until(NO_NETWORK);
+    let next = Service::start_at(world, &socket, &[]);
+    ask_until("200 0");
+    terminal.enter("\x04");
+    terminal.shows("the end");
+    let all = String::from_utf8_lossy(&terminal.all()).into_owned();
+    let (before, _) = all.split_once("the end").expect("it was shown");
+    assert!(!before.contains("netbox:"), "{before}");
+    terminal.shows("warning: the service at");
+    terminal.shows("warning: the service is back\r\n");
+    running.finish().exits_with(0);
     next.stop().exits_with(0);
 }
 

@@ -7,6 +7,7 @@ use std::thread;
 use nix::sys::signal::Signal;
 use nix::sys::termios::{SetArg, SpecialCharacterIndices, tcsetattr};
 
+use crate::outcome::Outcome;
 use crate::programs::{CURL, PYTHON};
 use crate::run::{Run, eventually};
 use crate::terminal::Terminal;
@@ -117,13 +118,24 @@ fn what_is_typed_is_echoed_and_read(world: &World) {
     }
 }
 
+/// At a terminal, netbox dies of the interruption that its command died of.
+#[track_caller]
+fn ends_by(outcome: &Outcome, signal: Signal) {
+    match signal {
+        Signal::SIGINT => assert_eq!(outcome.signal, Some(signal as i32), "{outcome}"),
+        signal => {
+            outcome.exits_with(128 + signal as i32);
+        }
+    }
+}
+
 fn control_keys_are_signals_inside(world: &World) {
     for (key, signal) in [("\x03", Signal::SIGINT), ("\x1c", Signal::SIGQUIT)] {
         let terminal = Terminal::new();
         let running = world.netbox(&FLAGS).on(&terminal).start(&["sh", "-c", "echo ready; exec sleep 1000"]);
         terminal.shows("ready\r\n");
         terminal.enter(key);
-        running.finish().exits_with(128 + signal as i32);
+        ends_by(&running.finish(), signal);
     }
     // One that catches it goes on, however often it comes. Python, for shells miss what comes just before they wait.
     let terminal = Terminal::new();
@@ -227,7 +239,7 @@ fn modes_are_restored_whatever_ends_the_run(world: &World) {
         terminal.shows("ready\r\n");
         assert_ne!(terminal.modes(), before, "the keys are the command's");
         running.signal(signal);
-        running.finish().exits_with(128 + signal as i32);
+        ends_by(&running.finish(), signal);
         assert_eq!(terminal.modes(), before, "after {signal}");
     }
 }

@@ -47,7 +47,7 @@ impl<'w> Window<'w> {
     }
 
     /// The words that start netbox around a shell that does this.
-    fn netbox(&self, script: &str) -> String {
+    pub(super) fn netbox(&self, script: &str) -> String {
         format!("{} run --mode none -q -- bash -c '{script}'", self.world.netbox_path().display())
     }
 
