@@ -33,7 +33,10 @@ struct Answer {
 pub fn check(arguments: &CheckArguments) -> u8 {
     let pinned = arguments.project.trust_project.as_deref();
     let policy = match policy::load(&arguments.policy, pinned, Asking::Nobody) {
-        Ok(effective) => effective.compiled.into_policy(),
+        Ok(effective) => {
+            effective.passed_over.iter().for_each(say::note);
+            effective.compiled.into_policy()
+        }
         Err(why) => {
             say::error(&why, why.hint.as_deref());
             return MALFORMED;

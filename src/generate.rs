@@ -1,11 +1,11 @@
-//! `netbox completions` and `netbox man`: made from the same definitions as the command line itself.
+//! `netbox completions`, `man`, `help` and `version`: made from the same definitions as the command line itself.
 
 use std::io::{self, Write, stdout};
 
-use clap::{Command, CommandFactory};
+use clap::{Command, CommandFactory, Parser};
 use roff::{Roff, bold, roman};
 
-use crate::cli::{Cli, CompletionsArguments, ManArguments};
+use crate::cli::{Cli, CompletionsArguments, HelpArguments, ManArguments};
 use crate::{FAILED, USAGE, say, variables};
 
 /// Prints the shell's completions. The value is the exit code.
@@ -16,16 +16,39 @@ pub fn completions(arguments: &CompletionsArguments) -> u8 {
     print(&script)
 }
 
+/// Prints a help. The value is the exit code.
+pub fn help(arguments: &HelpArguments) -> u8 {
+    let words = &arguments.commands;
+    if find(&root(), words).is_none() {
+        return missing(words);
+    }
+    let words = std::iter::once("netbox").chain(words.iter().map(String::as_str)).chain(["--help"]);
+    // Being asked for help counts as an error.
+    told(Cli::try_parse_from(words).map_or_else(|help| help.print(), |_| Ok(())))
+}
+
+/// Prints the version. The value is the exit code.
+pub fn version() -> u8 {
+    print(root().render_version().as_bytes())
+}
+
+/// All commands, each with its full name.
+fn root() -> Command {
+    let mut root = Cli::command();
+    root.build();
+    root
+}
+
+fn missing(words: &[String]) -> u8 {
+    let words = words.join(" ");
+    say::error(format_args!("there is no command {}", netbox_config::quote(words.as_bytes())), None);
+    USAGE
+}
+
 /// Prints a manual page. The value is the exit code.
 pub fn man(arguments: &ManArguments) -> u8 {
-    let mut root = Cli::command();
-    // Gives every command its full name.
-    root.build();
-    let Some(command) = find(&root, &arguments.commands) else {
-        let words = arguments.commands.join(" ");
-        say::error(format_args!("there is no command {}", netbox_config::quote(words.as_bytes())), None);
-        return USAGE;
-    };
+    let root = root();
+    let Some(command) = find(&root, &arguments.commands) else { return missing(&arguments.commands) };
     match page(command.clone()) {
         Ok(page) => print(&page),
         Err(error) => {
@@ -68,7 +91,11 @@ fn words_of(command: &Command) -> String {
 }
 
 fn print(text: &[u8]) -> u8 {
-    match stdout().lock().write_all(text) {
+    told(stdout().lock().write_all(text))
+}
+
+fn told(done: io::Result<()>) -> u8 {
+    match done {
         Ok(()) => 0,
         Err(error) => {
             say::error(format_args!("cannot write to stdout: {error}"), None);
@@ -89,8 +116,7 @@ mod tests {
 
     #[test]
     fn every_command_has_a_page_with_its_name_and_its_flags() {
-        let mut root = Cli::command();
-        root.build();
+        let root = root();
         let pages = pages(&root);
         fn commands(command: &Command) -> usize {
             1 + command.get_subcommands().map(commands).sum::<usize>()
@@ -103,8 +129,7 @@ mod tests {
 
     #[test]
     fn a_page_has_the_variables_of_its_command() {
-        let mut root = Cli::command();
-        root.build();
+        let root = root();
         let page = |words: &[&str]| {
             let words: Vec<_> = words.iter().map(|&word| word.to_owned()).collect();
             let page = page(find(&root, &words).expect("a command").clone()).expect("memory can be written to");
@@ -122,8 +147,7 @@ mod tests {
 
     #[test]
     fn a_page_is_found_by_the_words_of_its_command() {
-        let mut root = Cli::command();
-        root.build();
+        let root = root();
         let name = |words: &[&str]| {
             let words: Vec<_> = words.iter().map(|&word| word.to_owned()).collect();
             find(&root, &words).map(|command| command.get_bin_name().unwrap_or(command.get_name()).to_owned())

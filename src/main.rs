@@ -72,6 +72,8 @@ fn main() -> ExitCode {
         }
         cli::Command::Completions(arguments) => generate::completions(&arguments),
         cli::Command::Man(arguments) => generate::man(&arguments),
+        cli::Command::Help(arguments) => generate::help(&arguments),
+        cli::Command::Version => generate::version(),
     });
     ExitCode::from(code.unwrap_or(FAILED))
 }

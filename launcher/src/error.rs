@@ -135,7 +135,8 @@ impl Step {
     fn remedy(self, errno: i32) -> Option<&'static str> {
         match (self, errno) {
             (Step::Descriptors, 0) => Some(
-                "redirect it, as with `< /dev/null`, or leave it out: files, pipes and terminals can be handed over",
+                "redirect it, as with `< /dev/null`, or leave it out: files, pipes and connected unix sockets can be handed \
+                 over, and a terminal as standard input, output or error",
             ),
             (Step::Namespaces | Step::NestedUserNamespace, libc::ENOSPC) => Some(
                 "a limit on namespaces is reached or zero: look at `sysctl -a | grep user.max_.*_namespaces`, and raise the one \

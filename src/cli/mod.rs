@@ -68,6 +68,10 @@ pub enum Command {
     Completions(CompletionsArguments),
     /// Print a manual page, for `man -l -`
     Man(ManArguments),
+    /// Print the help of netbox, or of a command, as `--help` does
+    Help(HelpArguments),
+    /// Print the version, as `--version` does
+    Version,
 }
 
 #[derive(Debug, Subcommand)]
@@ -143,7 +147,8 @@ Exit codes: as `netbox run`; 125 also if the file cannot be written.";
 const CHECK_EXIT_CODES: &str = "\
 Exit codes: 0 if every target would be allowed; 1 if one would be refused; 2 if one, or the usage, is malformed.";
 const SHOW_EXIT_CODES: &str = "\
-Exit codes: 0 if it was printed; 2 if a policy file, or the usage, is wrong, or the project's file is not trusted.";
+Exit codes: 0 if it was printed; 2 if a policy file, or the usage, is wrong, or the project's file is not trusted: then the \
+rest is printed, and the file is marked as `untrusted`.";
 const LINT_EXIT_CODES: &str = "\
 Exit codes: 0 if there is no error; 1 with `--strict` if there is a warning; 2 if there is an error, or the usage is wrong.";
 const TRUST_EXIT_CODES: &str = "\
@@ -239,6 +244,13 @@ pub struct CompletionsArguments {
 #[derive(Args, Debug)]
 pub struct ManArguments {
     /// The command that the page is about; netbox as a whole if none is given
+    #[arg(value_name = "COMMAND")]
+    pub commands: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct HelpArguments {
+    /// The command that it is about; netbox as a whole if none is given
     #[arg(value_name = "COMMAND")]
     pub commands: Vec<String>,
 }

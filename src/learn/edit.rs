@@ -2,9 +2,10 @@
 
 use toml_edit::{Array, DocumentMut, Formatted, Item, Table, Value};
 
-/// What a new file begins with.
+/// What a new file begins with. Lines short enough that none is folded where they are shown.
 const HEADER: &str = "\
-# The hosts that commands in this project may reach, and no others. Written by `netbox learn`; yours to change.
+# The hosts that commands in this project may reach, and no others.
+# Written by `netbox learn`; yours to change.
 # A host alone means its ports 443 and 80.
 
 ";
@@ -87,6 +88,7 @@ pub fn extend(list: &mut Array, rules: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::diff;
 
     fn added(text: &str, profile: Option<&str>, rules: &[&str]) -> String {
         let rules: Vec<_> = rules.iter().map(|rule| (*rule).to_owned()).collect();
@@ -97,7 +99,10 @@ mod tests {
     fn a_new_file_has_a_line_for_each_rule() {
         let text = added("", None, &["a.example.com", "b.example.com:22"]);
         assert_eq!(text, format!("{HEADER}allow = [\n    \"a.example.com\",\n    \"b.example.com:22\",\n]\n"));
-        assert_eq!(added("\n", None, &["a.example.com"]), format!("{HEADER}allow = [\"a.example.com\"]\n"));
+        let text = added("\n", None, &["a.example.com"]);
+        assert_eq!(text, format!("{HEADER}allow = [\"a.example.com\"]\n"));
+        let shown = diff::changes("", &text).to_string();
+        assert_eq!(shown.lines().count(), 1 + text.lines().count(), "none is folded: {shown}");
     }
 
     #[test]

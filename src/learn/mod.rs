@@ -14,7 +14,7 @@ use netbox_config::Mode;
 use netbox_proxy::events::Summary;
 
 use crate::cli::LearnArguments;
-use crate::policy::{Refused, Rewrite, Terminal, diff, shown};
+use crate::policy::{Refused, Rewrite, Terminal, diff, shell_word, shown};
 use crate::run::{self, Intent, Ran};
 use crate::say::{self, Voice};
 use crate::{FAILED, USAGE};
@@ -102,8 +102,10 @@ fn conclude(rewrite: &Rewrite, profile: Option<&str>, summary: &Summary, code: u
     }
     rewrite.write(&after)?;
     if yes && !rewrite.is_known() {
-        let hint = "what was in it before is not trusted yet: read it, then `netbox trust`";
-        say::note(format_args!("wrote {}; {hint}", shown(&rewrite.path)));
+        let (path, word) = (shown(&rewrite.path), shell_word(&rewrite.path));
+        say::note(format_args!(
+            "wrote {path}, and it does not count: what was in it before was not trusted; read it, then `netbox trust {word}`"
+        ));
         return Ok(());
     }
     rewrite.trust(&after)?;

@@ -32,6 +32,8 @@ pub struct Change {
     pub working: PathBuf,
     /// What it comes to, a line for each difference.
     pub effect: Vec<String>,
+    /// What holds without all that.
+    pub without: Option<Compiled>,
 }
 
 /// How `now` differs from `before`: what it allows more, and what it no longer denies.

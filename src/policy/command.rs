@@ -81,7 +81,9 @@ fn accept(arguments: &TrustArguments) -> Result<(), Failed> {
     let record = candidate.record().map_err(wrong)?;
     let Some(digest) = candidate.digest().or_else(|| (!record.derived.is_empty()).then(String::new)) else {
         let text = format!("there is no `{}` of a project here", find::NAME);
-        return Err(wrong(Refused::new(text).hint("`netbox untrust` ends the trust in one that is gone")));
+        let hint =
+            place.passed_over().unwrap_or_else(|| "`netbox untrust` ends the trust in one that is gone".to_owned());
+        return Err(wrong(Refused::new(text).hint(hint)));
     };
     let store = Store::of_user();
     let verdict = trust::judge(&candidate, &store).map_err(failed)?;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use netbox_config::{Compiled, Layer, Mode, Policy, Rule};
 use serde_json::{Value, json};
 
+use super::Refused;
 use super::layers::Layers;
 use crate::say::Voice;
 
@@ -19,6 +20,11 @@ pub struct Effective {
     pub files: Vec<UsedFile>,
     /// What derived presets leave out, and why, in words.
     pub notes: Vec<String>,
+    /// Why a run here would not begin, where that was only looked at: the project says what is not trusted, and the policy is
+    /// the one without it.
+    pub untrusted: Option<Refused>,
+    /// Which file is there and does not count, in words.
+    pub passed_over: Option<String>,
     /// What it was made from: a service has tenants besides.
     pub layers: Layers,
 }
@@ -51,6 +57,8 @@ pub enum Standing {
     Pinned,
     /// The project's, and it is proved to allow nothing more.
     Narrows,
+    /// The project's, and it does not count.
+    Untrusted,
 }
 
 impl Standing {
@@ -63,6 +71,7 @@ impl Standing {
             Self::Trusted => "trusted",
             Self::Pinned => "pinned",
             Self::Narrows => "narrows",
+            Self::Untrusted => "untrusted",
         }
     }
 }
@@ -94,6 +103,7 @@ impl Effective {
 
     /// Says what should be said about it before anything runs.
     pub fn warn(&self, voice: Voice) {
+        self.passed_over.iter().for_each(|text| voice.warn(text));
         for warning in self.compiled.warnings() {
             voice.warn(warning);
         }
@@ -105,10 +115,15 @@ impl Effective {
         if let more @ 1.. = dead.len().saturating_sub(TOLD) {
             voice.warn(format_args!("{more} further allow rules have no effect; `netbox policy lint` lists them"));
         }
-        match self.policy().mode() {
-            Mode::Open => voice.warn("mode `open`: every host is reachable, private addresses too"),
-            Mode::Audit => voice.warn("mode `audit`: what no rule allows passes as well, and is told at the end"),
-            Mode::Allowlist | Mode::None => {}
+        let is_bounded = !self.policy().ceilings().is_empty();
+        match (self.policy().mode(), is_bounded) {
+            (Mode::Open, false) => voice.warn("mode `open`: every host is reachable, private addresses too"),
+            (Mode::Open, true) => voice.warn("mode `open`: every host inside the ceilings is reachable"),
+            (Mode::Audit, false) => voice.warn("mode `audit`: what no rule allows passes as well, and is told at the end"),
+            (Mode::Audit, true) => voice.warn(
+                "mode `audit`: what no rule allows passes as well where it is inside the ceilings, and is told at the end",
+            ),
+            (Mode::Allowlist | Mode::None, _) => {}
         }
         self.notes.iter().for_each(|note| voice.detail(note));
         for file in &self.files {

@@ -1,7 +1,8 @@
 //! Finds the project's file: `netbox.toml`, upward from the working directory to the root of the repository.
 //!
 //! Where there is no repository, only the working directory is looked into: without a root, the way up would lead
-//! through directories that have nothing to do with the project. The way ends early at a directory in which everybody
+//! through directories that have nothing to do with the project. A file further up is not read then, but it is told that it
+//! is there: somebody may count on it. The way ends early at a directory in which everybody
 //! may make entries (`/tmp`), and where it would lead out of the user's own directories into somebody else's. What is
 //! found on the way has to be the user's own, or root's, with every directory between.
 
@@ -31,6 +32,8 @@ pub struct Place {
     pub working: PathBuf,
     /// The root of the repository around it.
     pub root: Option<PathBuf>,
+    /// The nearest `netbox.toml` above, where it does not count for want of a repository.
+    passed_over: Option<PathBuf>,
     /// From the working directory to that with the nearest `netbox.toml`; empty if there is none.
     way: Vec<Step>,
 }
@@ -77,9 +80,19 @@ impl Place {
         }
         let root = steps.last().filter(|step| step.is_root).map(|step| step.path.clone());
         // Without a repository, what lies above is not the project's.
-        let nearest = steps.iter().position(|step| step.has_file).filter(|&at| at == 0 || root.is_some());
+        let nearest = steps.iter().position(|step| step.has_file);
+        let passed_over = nearest.filter(|&at| at > 0 && root.is_none()).map(|at| steps[at].path.join(NAME));
+        let nearest = nearest.filter(|_| passed_over.is_none());
         steps.truncate(nearest.map_or(0, |at| at + 1));
-        Ok(Self { working: working.to_owned(), root, way: steps })
+        Ok(Self { working: working.to_owned(), root, passed_over, way: steps })
+    }
+
+    /// A `netbox.toml` that is there and does not count, for whoever may think that it does: in words, with what to do.
+    pub fn passed_over(&self) -> Option<String> {
+        let path = shown(self.passed_over.as_ref()?);
+        Some(format!(
+            "{path} does not count here, since no repository is around both; `--config` names it, or run where it lies"
+        ))
     }
 
     /// Reads the project's file, if there is one. Where `pinned`, its bytes are to be known anyway, and it does not matter
@@ -193,9 +206,16 @@ mod tests {
 
     #[test]
     fn without_a_repository_only_the_working_directory_counts() {
-        let (_folder, top) = tree(&["netbox.toml", "d/"]);
-        assert_eq!(found(&top, "d"), None);
+        let (_folder, top) = tree(&["netbox.toml", "d/e/", "repo/.git/", "repo/d/"]);
+        let passed_over = |working: &str| Place::around(&top.join(working)).expect("can be looked into").passed_over;
         assert_eq!(found(&top, "").as_deref(), Some(Path::new("netbox.toml")));
+        assert_eq!(passed_over(""), None);
+        for below in ["d", "d/e"] {
+            assert_eq!(found(&top, below), None);
+            assert_eq!(passed_over(below), Some(top.join("netbox.toml")));
+        }
+        // What is above a repository is not even looked for.
+        assert_eq!((found(&top, "repo/d"), passed_over("repo/d")), (None, None));
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub enum Asking {
     Person,
     /// They count where they are trusted.
     Nobody,
+    /// They count where they are trusted, and where they are not, that is told, with the policy without them: for who wants
+    /// to look at it.
+    Onlooker,
     /// They do not count: a service is for no project.
     NoProject,
 }
@@ -79,9 +82,17 @@ pub fn load(arguments: &PolicyArguments, pinned: Option<&str>, asking: Asking) -
     let mut compiled = compile(&stack, &expanded)?;
     let project = files.project.as_ref();
     let candidate = Candidate { stack: &stack, expanded: &expanded, place: &place, text: project, searched, pinned };
-    let standing = if asking == Asking::NoProject { None } else { judge(&candidate, asking)? };
+    let mut untrusted = None;
+    let standing = match judge(&candidate, asking)? {
+        Judged::Counts(standing) => standing,
+        Judged::LeftOut { why, without, standing } => {
+            compiled = *without;
+            untrusted = Some(why);
+            Some(standing)
+        }
+    };
     // Whoever only wants to know asks nobody outside.
-    let is_run = asking != Asking::Nobody && !arguments.without_derived;
+    let is_run = !matches!(asking, Asking::Nobody | Asking::Onlooker) && !arguments.without_derived;
     if is_run && add_downloads(&mut expanded, &stack, of_project, standing)? {
         compiled = compile(&stack, &expanded)?;
     }
@@ -92,20 +103,38 @@ pub fn load(arguments: &PolicyArguments, pinned: Option<&str>, asking: Asking) -
     if let (Some(text), Some(standing)) = (project, standing) {
         files.used.push(UsedFile::new(Layer::Project, &text.path, text, standing));
     }
+    let passed_over = place.passed_over().filter(|_| searched);
     let notes = expanded.into_iter().flat_map(|one| one.notes).collect();
     let layers = Layers { files: files.parsed, command_line, profile, expansions };
-    Ok(Effective { compiled, files: files.used, notes, layers })
+    Ok(Effective { compiled, files: files.used, notes, untrusted, passed_over, layers })
 }
 
-/// Whether the project's files count; where a person has to say so, asks.
-fn judge(candidate: &Candidate<'_>, asking: Asking) -> Result<Option<Standing>, Refused> {
+/// Whether the project's files count.
+enum Judged {
+    /// They do, and why; nothing where there are none.
+    Counts(Option<Standing>),
+    /// They do not, and somebody only looks.
+    LeftOut { why: Refused, without: Box<Compiled>, standing: Standing },
+}
+
+/// Judges them; where a person has to say so, asks.
+fn judge(candidate: &Candidate<'_>, asking: Asking) -> Result<Judged, Refused> {
+    if asking == Asking::NoProject {
+        return Ok(Judged::Counts(None));
+    }
     let store = Store::of_user();
-    let change = match trust::judge(candidate, &store)? {
-        Verdict::Counts(standing) => return Ok(standing),
+    let mut change = match trust::judge(candidate, &store)? {
+        Verdict::Counts(standing) => return Ok(Judged::Counts(standing)),
         Verdict::Asks(change) => change,
     };
-    if asking != Asking::Person {
-        return Err(change.unasked(""));
+    match (asking, change.without.take()) {
+        (Asking::Person, _) => {}
+        (Asking::Onlooker, Some(without)) => {
+            let standing = if change.is_known { Standing::Trusted } else { Standing::Untrusted };
+            let without = Box::new(without);
+            return Ok(Judged::LeftOut { why: change.unasked(""), without, standing });
+        }
+        _ => return Err(change.unasked("")),
     }
     let Some(mut terminal) = Terminal::find() else {
         return Err(change.unasked(", and there is no terminal to ask at"));
@@ -117,7 +146,7 @@ fn judge(candidate: &Candidate<'_>, asking: Asking) -> Result<Option<Standing>, 
         return Err(change.declined());
     }
     change.accept(&store)?;
-    Ok(candidate.text.map(|_| Standing::Trusted))
+    Ok(Judged::Counts(candidate.text.map(|_| Standing::Trusted)))
 }
 
 /// What the stack's derived presets come to in this place, or where no project counts. Whether the file in the project's

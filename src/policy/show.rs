@@ -6,7 +6,7 @@ use std::io::{self, Write, stdout};
 use netbox_config::{Compiled, Ech, EffectiveRule, Kind, Source};
 use serde_json::{Value, json};
 
-use super::effective::{Effective, UsedFile};
+use super::effective::{Effective, Standing, UsedFile};
 use super::load::{self, Asking};
 use super::shown;
 use crate::cli::ShowArguments;
@@ -17,18 +17,23 @@ const WIDEST: usize = 40;
 
 /// Prints it. The value is the exit code.
 pub fn show(arguments: &ShowArguments) -> u8 {
-    let effective = match load::load(&arguments.policy, arguments.project.trust_project.as_deref(), Asking::Nobody) {
+    let effective = match load::load(&arguments.policy, arguments.project.trust_project.as_deref(), Asking::Onlooker) {
         Ok(effective) => effective,
         Err(refused) => {
             say::error(&refused, refused.hint.as_deref());
             return USAGE;
         }
     };
-    match print(&effective, arguments.json) {
-        Ok(()) => 0,
-        Err(error) => {
-            say::error(format_args!("cannot write to stdout: {error}"), None);
-            FAILED
+    if let Err(error) = print(&effective, arguments.json) {
+        say::error(format_args!("cannot write to stdout: {error}"), None);
+        return FAILED;
+    }
+    effective.passed_over.iter().for_each(say::note);
+    match &effective.untrusted {
+        None => 0,
+        Some(why) => {
+            say::error(why, why.hint.as_deref());
+            USAGE
         }
     }
 }
@@ -55,8 +60,12 @@ fn text(effective: &Effective) -> String {
         out.push_str("ech      refuse\n");
     }
     for UsedFile { layer, path, standing, .. } in &effective.files {
-        let (layer, standing) = (layer.as_str(), standing.as_str());
-        let why = if standing == layer { String::new() } else { format!(", {standing}") };
+        let layer = layer.as_str();
+        let why = match standing {
+            Standing::System | Standing::User => String::new(),
+            Standing::Untrusted => ", untrusted: not in force".to_owned(),
+            standing => format!(", {}", standing.as_str()),
+        };
         let _ = writeln!(out, "file     {}  {layer}{why}", shown(path));
     }
     let _ = writeln!(out, "digest   {}", compiled.policy().digest());
@@ -66,13 +75,20 @@ fn text(effective: &Effective) -> String {
         let title = format!("ceiling  {}", ceiling.source());
         section(&mut out, &title, compiled, |kind| kind == Kind::Ceiling(place));
     }
-    for warning in compiled.warnings() {
+    for warning in warnings(compiled) {
         let _ = writeln!(out, "\nwarning: {warning}");
     }
     for note in &effective.notes {
         let _ = writeln!(out, "\nnote: {note}");
     }
     out
+}
+
+/// What a run would warn of.
+fn warnings(compiled: &Compiled) -> Vec<String> {
+    let dead = compiled.without_effect();
+    let dead = dead.iter().map(|lint| format!("{}: {}", lint.source(), lint.text()));
+    compiled.warnings().iter().map(ToString::to_string).chain(dead).collect()
 }
 
 /// A title, and a line for each rule; `nothing` where there is none.
@@ -114,7 +130,7 @@ fn json(effective: &Effective) -> Value {
         "allow": rules(Kind::Allow),
         "deny": rules(Kind::Deny),
         "ceilings": ceilings,
-        "warnings": compiled.warnings(),
+        "warnings": warnings(compiled),
         "notes": effective.notes,
     })
 }

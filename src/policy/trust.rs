@@ -148,7 +148,8 @@ pub fn judge(candidate: &Candidate<'_>, store: &Store) -> Result<Verdict, Refuse
         derived: expanded::sources(candidate.expanded, |rule| !known_derived.contains(rule)),
         displaced,
         working: candidate.place.working.clone(),
-        effect: super::change::effect(all.as_ref(), until_now.or(without).as_ref()),
+        effect: super::change::effect(all.as_ref(), until_now.as_ref().or(without.as_ref())),
+        without,
     })))
 }
 

@@ -29,6 +29,7 @@ mod next_run;
 mod platforms;
 mod policy;
 mod policy_files;
+mod policy_shown;
 mod ports;
 mod programs;
 mod proxy;
@@ -99,6 +100,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         asking::TESTS,
         ceilings::TESTS,
         policy_files::TESTS,
+        policy_shown::TESTS,
         bad_policy_files::TESTS,
         system_file::TESTS,
         events::TESTS,

@@ -43,6 +43,9 @@ fn nothing_outside_a_ceiling_is_reached_in_any_mode(world: &World) {
         let flags = ["--mode", mode, "--allow", &outside.name, "--allow", &outside.v4().to_string()];
         let outcome = project.netbox(&flags).exec(&client);
         outcome.exits_with(0).says("hello").says(&format!("outside the ceiling of {}", place(&project)));
+        if mode != "allowlist" {
+            outcome.complains(&format!("warning: mode `{mode}`: ")).complains(" inside the ceilings");
+        }
         outcome.complains(&format!("refused {}:80 (denied); by `ceiling` ({})", outside.name, place(&project)));
         world.assert_reached(mark, &inside);
         world.assert_untouched(mark, &outside);

@@ -238,8 +238,13 @@ fn a_file_that_is_not_trusted_stays_so(world: &World) {
     fs::write(&path, "allow = [\"evil.example.com\"]\n").expect("own folder");
     let outcome = user.learn(&["--yes"], &client);
     outcome.exits_with(0).complains("| allow = [\"evil.example.com\", \"learn-untrusted.example.com\"]");
-    outcome.complains("not trusted yet");
+    // What it says to type is what makes it count.
+    let word = path.to_str().expect("text");
+    outcome.complains("it does not count: what was in it before was not trusted");
+    outcome.complains(&format!("`netbox trust {word}`"));
     user.words(&["run", "--"], &["true"]).exits_with(125).complains("is not trusted");
+    user.words(&["trust", word], NOTHING).exits_with(0);
+    user.run(&client).exits_with(0).says("hello learn-untrusted");
 }
 
 fn a_file_that_the_command_changes_is_left_alone(world: &World) {

@@ -1,4 +1,4 @@
-//! `netbox policy show`, `netbox policy lint` and `netbox check` with files of all layers.
+//! `netbox policy lint` and `netbox check` with files of all layers.
 //!
 //! A system's file has to belong to root, as do the directories that lead to it. So these tests change their root to a
 //! tree of their own, in a namespace in which they are root.
@@ -14,9 +14,6 @@ use crate::tests;
 use crate::world::World;
 
 tests![
-    every_rule_is_shown_with_its_layer_and_place needs [UNSHARE],
-    json_shows_the_same needs [UNSHARE],
-    a_file_that_is_not_trusted_is_not_shown_as_policy needs [UNSHARE],
     check_names_the_file_and_the_line needs [UNSHARE],
     all_files_that_count_are_linted needs [UNSHARE],
     errors_are_told_with_place_and_remedy needs [],
@@ -47,7 +44,8 @@ allow = [
 mode = "allowlist"
 deny = ["wiki.corp.example:80"]
 "#;
-const FILES: &[(&str, &str)] = &[
+/// In the tree that [`on_host`] makes, a file of each layer.
+pub(super) const FILES: &[(&str, &str)] = &[
     ("etc/netbox/config.toml", SYSTEM),
     ("home/u/.config/netbox/config.toml", USER),
     ("home/u/repo/netbox.toml", PROJECT),
@@ -56,7 +54,7 @@ const FILES: &[(&str, &str)] = &[
 ];
 
 /// Runs a script of the shell in `/home/u/repo` of a tree that holds these files, netbox and the machine's programs.
-fn on_host(world: &World, files: &[(&str, &str)], script: &str) -> Outcome {
+pub(super) fn on_host(world: &World, files: &[(&str, &str)], script: &str) -> Outcome {
     let tree = world.fresh_path("files");
     let write = |path: &Path, text: &str| {
         fs::create_dir_all(path.parent().expect("below the tree")).expect("own folder");
@@ -77,86 +75,6 @@ fn on_host(world: &World, files: &[(&str, &str)], script: &str) -> Outcome {
     "#;
     let tree = tree.into_os_string().into_string().expect("a path of the tests' own");
     world.bare().exec(&["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", enter, "sh", &tree, script])
-}
-
-/// The output without the line of the digest, which is another with every preset that changes.
-fn without_digest(outcome: &Outcome) -> String {
-    let (digest, rest): (Vec<_>, Vec<_>) = outcome
-        .stdout()
-        .lines()
-        .map(str::to_owned)
-        .partition(|line| line.strip_prefix("digest   ").is_some_and(|digest| digest.len() == 64));
-    assert_eq!(digest.len(), 1, "{outcome}");
-    rest.join("\n")
-}
-
-fn every_rule_is_shown_with_its_layer_and_place(world: &World) {
-    let outcome = on_host(
-        world,
-        FILES,
-        "netbox trust >/dev/null && netbox policy show --profile ci --allow tcp://db.example.com:5432 --deny a.example",
-    );
-    outcome.exits_with(0);
-    let expected = "\
-mode     allowlist  project  netbox.toml:9:8
-profile  ci
-file     `/etc/netbox/config.toml`  system
-file     `/home/u/.config/netbox/config.toml`  user
-file     `/home/u/repo/netbox.toml`  project, trusted
-
-allow
-  intranet.corp.example      user          /home/u/.config/netbox/config.toml:1:11
-  codeberg.org               project       netbox.toml:3:4 via @work via @codeberg
-  codeberg.org:22            project       netbox.toml:3:4 via @work via @codeberg
-  wiki.corp.example          project       netbox.toml:3:4 via @work (/home/u/.config/netbox/config.toml:4:24)
-  api.example.com:8443       project       netbox.toml:4:4
-  git.example.com:443        project       netbox.toml:5:4 via @git (.git/config:2)
-  tcp://db.example.com:5432  command-line  --allow
-
-deny
-  *.evil.example        system        /etc/netbox/config.toml:1:10
-  wiki.corp.example:80  project       netbox.toml:10:10
-  a.example             command-line  --deny
-
-ceiling  /etc/netbox/config.toml:2:1
-  *:*              system        /etc/netbox/config.toml:2:13
-  10.0.0.0/8:5432  system        /etc/netbox/config.toml:2:20";
-    assert_eq!(without_digest(&outcome), expected, "{outcome}");
-
-    let outcome = on_host(world, &[], "netbox policy show");
-    outcome.exits_with(0);
-    assert_eq!(
-        without_digest(&outcome),
-        "mode     allowlist  default\n\nallow\n  nothing\n\ndeny\n  nothing",
-        "{outcome}"
-    );
-}
-
-fn json_shows_the_same(world: &World) {
-    let outcome = on_host(world, FILES, "netbox trust >/dev/null && netbox policy show --json");
-    outcome.exits_with(0);
-    let shown: Value = serde_json::from_str(&outcome.stdout()).unwrap_or_else(|error| panic!("{error}: {outcome}"));
-    let mode = serde_json::json!({ "mode": "audit", "layer": "project", "source": "netbox.toml:1:8" });
-    assert_eq!(shown["mode"], mode, "{outcome}");
-    let rule = serde_json::json!({
-        "text": "codeberg.org", "layer": "project", "source": "netbox.toml:3:4 via @work via @codeberg",
-        "file": "netbox.toml", "line": 3, "column": 4, "presets": ["work", "codeberg"],
-    });
-    assert_eq!(shown["allow"][1], rule, "{outcome}");
-    assert_eq!(shown["allow"][5]["source"], "netbox.toml:5:4 via @git (.git/config:2)", "{outcome}");
-    assert_eq!(shown["ceilings"][0]["source"], "/etc/netbox/config.toml:2:1", "{outcome}");
-    assert_eq!(shown["ceilings"][0]["rules"][1]["text"], "10.0.0.0/8:5432", "{outcome}");
-    assert_eq!(shown["files"][2]["standing"], "trusted", "{outcome}");
-    assert!(
-        shown["profile"].is_null() && shown["policy"].as_str().is_some_and(|digest| digest.len() == 64),
-        "{outcome}"
-    );
-}
-
-fn a_file_that_is_not_trusted_is_not_shown_as_policy(world: &World) {
-    let outcome = on_host(world, FILES, "netbox policy show");
-    outcome.exits_with(2).complains("is not trusted").complains("netbox trust /home/u/repo/netbox.toml");
-    assert_eq!(outcome.stdout(), "", "{outcome}");
 }
 
 fn check_names_the_file_and_the_line(world: &World) {

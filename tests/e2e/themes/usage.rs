@@ -10,6 +10,7 @@ tests![
     an_unknown_flag_is_an_error needs [],
     an_unknown_mode_is_an_error needs [],
     no_command_is_an_error needs [],
+    help_and_version_are_commands_too needs [],
     an_allow_rule_beside_mode_none_is_an_error needs [],
     without_a_rule_netbox_says_once_that_nothing_is_reachable needs [],
     with_a_rule_netbox_says_nothing needs [],
@@ -72,6 +73,15 @@ fn no_command_is_an_error(world: &World) {
     for words in [vec!["run", "--allow", "other.example.com"], vec!["run", "--allow", "other.example.com", "--"]] {
         world.netbox_words().exec(&words).exits_with(2);
     }
+}
+
+fn help_and_version_are_commands_too(world: &World) {
+    let said = |words: &[&str]| world.netbox_words().exec(words).exits_with(0).stdout();
+    for command in [&[][..], &["run"], &["proxy", "serve"]] {
+        assert_eq!(said(&[&["help"], command].concat()), said(&[command, &["--help"]].concat()));
+    }
+    assert_eq!(said(&["version"]), said(&["--version"]));
+    world.netbox_words().exec(&["help", "curl"]).exits_with(2).complains("there is no command `curl`");
 }
 
 fn an_allow_rule_beside_mode_none_is_an_error(world: &World) {
