@@ -24,6 +24,7 @@ use netbox_config::service::TokenHash;
 use netbox_config::{HostPort, Target};
 use tokio::sync::Notify;
 
+use crate::clients::ClientPlace;
 use crate::first_bytes::FirstBytes;
 use crate::http::request::Authority;
 use crate::meter::Counts;
@@ -59,15 +60,22 @@ impl Drop for Accepting {
 impl Flows {
     /// A new one, until its last handle is dropped.
     pub(crate) fn enter(&self, quota: &Arc<Quota>) -> Arc<Flow> {
-        self.enter_with(quota, None)
+        self.enter_with(quota, None, None)
     }
 
-    /// The same, of somebody who has proved this token.
-    pub(crate) fn enter_with(&self, quota: &Arc<Quota>, bearer: Option<TokenHash>) -> Arc<Flow> {
+    /// The same, of a client who has proved this token.
+    pub(crate) fn enter_with(
+        &self,
+        quota: &Arc<Quota>,
+        bearer: Option<TokenHash>,
+        client: Option<ClientPlace>,
+    ) -> Arc<Flow> {
+        quota.enter();
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let flow = Arc::new(Flow {
             number,
             bearer,
+            _client: client,
             flows: Arc::clone(&self.live),
             quota: Arc::clone(quota),
             since: Instant::now(),
@@ -124,6 +132,8 @@ pub(crate) struct Flow {
     number: u64,
     /// The token that whoever opened it has proved, where one was asked for.
     bearer: Option<TokenHash>,
+    /// Its place among the connections of its client.
+    _client: Option<ClientPlace>,
     flows: Arc<Live>,
     /// Its tenant's.
     quota: Arc<Quota>,
@@ -230,6 +240,7 @@ impl Flow {
 
 impl Drop for Flow {
     fn drop(&mut self) {
+        self.quota.leave();
         let mut live = lock(&self.flows.table);
         live.remove(&self.number);
         let is_last = live.is_empty();

@@ -228,10 +228,10 @@ async fn accept_all(
             Ok((way, stream)) => {
                 rest = FIRST_REST;
                 // Many of those that came just now may make room for each other as soon as they run.
-                while connections.len() >= session.limits.connections && may_wait {
+                while connections.len() >= session.most_connections() && may_wait {
                     may_wait = matches!(timeout(DEPARTURE, connections.join_next()).await, Ok(Some(_)));
                 }
-                may_wait |= connections.len() < session.limits.connections;
+                may_wait |= connections.len() < session.most_connections();
                 accept(session, &way, stream, connections);
                 if let Some(wait) = session.quota().connected() {
                     tokio::time::sleep(wait).await;

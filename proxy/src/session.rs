@@ -22,6 +22,7 @@ use crate::half_open::{self, HalfOpen};
 use crate::nesting::Outer;
 use crate::pipeline::{self, Grant};
 use crate::quota::Quota;
+use crate::share::OF_A_CONNECTION;
 
 /// How many different destinations of refused UDP are told of. A program can make up any number.
 const UDP_DESTINATIONS: usize = 4096;
@@ -114,10 +115,15 @@ impl Limits {
     /// quarter of them may be half open, 4096 at most.
     #[must_use]
     pub fn with_room_for(self, most: usize, descriptors: u64) -> Self {
-        let pairs = descriptors.saturating_sub(SPARE_DESCRIPTORS).max(descriptors / 4) / 2;
+        let pairs = spare(descriptors) / OF_A_CONNECTION;
         let connections = usize::try_from(pairs).unwrap_or(usize::MAX).min(most).max(1);
         Self { connections, half_open: (connections / 4).clamp(1, MOST_HALF_OPEN), ..self }
     }
+}
+
+/// How many of a process's descriptors are there for connections.
+pub(crate) fn spare(descriptors: u64) -> u64 {
+    descriptors.saturating_sub(SPARE_DESCRIPTORS).max(descriptors / 4)
 }
 
 impl Session {
@@ -165,6 +171,11 @@ impl Session {
     #[must_use]
     pub fn quota(&self) -> &Arc<Quota> {
         &self.names.quota
+    }
+
+    /// How many connections may be open at once, at this moment.
+    pub(crate) fn most_connections(&self) -> usize {
+        self.quota().connections(self.limits.connections)
     }
 
     /// Takes no more connections. Those that are open may finish; those that carry nothing at the moment end,

@@ -4,6 +4,7 @@
 //! task. A socket as it is costs nothing more than itself, and its pages can be spliced; one behind TLS is copied.
 
 use std::io;
+use std::net::IpAddr;
 
 use bytes::BufMut;
 use nix::sys::socket::{Shutdown, shutdown};
@@ -33,6 +34,11 @@ impl Stream {
             Self::Plain(stream) => stream,
             Self::Tls(stream) => stream.socket(),
         }
+    }
+
+    /// The address of the far side. `None`: it is gone.
+    pub(crate) fn peer(&self) -> Option<IpAddr> {
+        self.socket().peer_addr().ok().map(|peer| peer.ip())
     }
 
     /// The socket, if its bytes are those that are carried.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use netbox_config::Reason;
 
 use crate::events::Verdict;
-use crate::quota::Bound;
+use crate::quota::{Bound, Quota};
 use crate::session::Session;
 
 /// The numbers. Those of several tenants may be added up.
@@ -66,10 +66,16 @@ impl Session {
             sent: quota.sent(),
             received: quota.received(),
             dns_queries: quota.asked(),
-            bounds: some(Bound::ALL.map(|bound| (bound.as_str(), quota.reached(bound)))),
+            bounds: some(bounds(quota)),
             events_dropped: self.events.dropped(),
         }
     }
+}
+
+/// How often each bound was reached, and how often that of the user.
+fn bounds(quota: &Quota) -> impl Iterator<Item = (&'static str, u64)> {
+    let own = Bound::ALL.into_iter().map(|bound| (bound.as_str(), quota.reached(bound)));
+    own.chain(Bound::ALL.into_iter().filter_map(|bound| Some((bound.of_user()?, quota.reached_of_user(bound)))))
 }
 
 /// Without those that are zero.

@@ -13,6 +13,7 @@ use netbox_config::service::{Listener, TenantLimits, TlsFiles, TokenHash};
 use netbox_proxy::Session;
 use netbox_proxy::events::{Events, Outlet, Relay, SessionId, Start};
 use netbox_proxy::facts::Facts;
+use netbox_proxy::quota::Quota;
 use netbox_proxy::service::credentials::{Entrance, Role, Roles, TenantDoor};
 use netbox_proxy::service::registry::{Registration, Registry, Tenant, TenantKind};
 use netbox_proxy::tls::Identity;
@@ -171,6 +172,11 @@ impl Clients {
         Some(Arc::new(Entrance { door, tls }))
     }
 
+    /// Whether there is any role.
+    pub fn have_roles(&self) -> bool {
+        !self.carried().roles.is_empty()
+    }
+
     /// Whether that is the token of a role that may see what others do.
     pub fn is_admin(&self, token: &[u8]) -> bool {
         let Some(name) = self.roles.of(token) else { return false };
@@ -200,7 +206,8 @@ impl Clients {
             doors: Vec::new(),
             pid: std::process::id(),
         });
-        let names = session::names(Arc::clone(&role.policy));
+        let mut names = session::names(Arc::clone(&role.policy));
+        names.quota = Arc::new(Quota::of(self.registry.room().share(1)));
         let mut session = Session::new(Arc::new(names), events, (self.facts)());
         session.outer = outer::here();
         bound(&mut session, PART_OF_A_ROLE);

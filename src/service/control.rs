@@ -23,12 +23,14 @@ use netbox_config::{AskedPolicy, Granted, Mode, Policy};
 use netbox_launcher::peer::{self, Namespace};
 use netbox_proxy::events::{Events, Outlet, Relay, SessionId, Start};
 use netbox_proxy::facts::{Facts, Listening};
+use netbox_proxy::quota::Quota;
 use netbox_proxy::service::attach::{self, Host, Lane, Peer, REQUEST_DEADLINE, UserNamespace};
 use netbox_proxy::service::channel::{self, ChannelError, Receiver, Sender};
 use netbox_proxy::service::handed::Networks;
 use netbox_proxy::service::registry::Registry;
 use netbox_proxy::service::wire::What::{Attach, Drain, Reload, Status, Watch};
 use netbox_proxy::service::wire::{Attach as Request, LONGEST, Refused, RefusedFor, Told, What, encode};
+use netbox_proxy::share::Held;
 use netbox_proxy::{Listeners, Outer, Session};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Handle;
@@ -179,6 +181,7 @@ impl Control {
     fn grant_again(&self, peer: &Peer, asked: &AskedPolicy, session: &Session) -> usize {
         let granted = block_in_place(|| self.grants().held(peer)).and_then(|held| {
             session.quota().set(&held.limits);
+            self.service.registry().user(peer.uid).set(&held.user_limits);
             let granted = asked.grant(std::slice::from_ref(&held.bound));
             granted.map_err(|error| Refused::new(RefusedFor::Malformed, error.to_string()))
         });
@@ -369,18 +372,16 @@ impl Host for Control {
         let inside = netbox_launcher::own_addresses(caught_ports.as_deref().unwrap_or_default());
         let facts = Facts::new([listeners.addresses(), inside, outer::doors(self.outer)].concat())
             .beside(self.listening.clone());
-        let mut session = Session::new(Arc::new(session::names(policy)), events, facts);
+        let (mut names, user) = (session::names(policy), self.service.registry().user(peer.uid));
+        names.quota = Arc::new(Quota::within(Arc::clone(&user)));
+        let mut session = Session::new(Arc::new(names), events, facts);
         session.caught_ports = caught_ports;
         session.outer = self.outer;
         let descriptors = netbox_launcher::descriptor_limit() / PART_OF_A_SANDBOX;
         session.limits = session.limits.with_room_for(session.limits.connections, descriptors);
         if let Ok(held) = self.grants().held(peer) {
             session.quota().set(&held.limits);
-            let at_most = |limit: &mut usize, set: Option<u64>| {
-                *limit = set.map_or(*limit, |set| usize::try_from(set).unwrap_or(usize::MAX).min(*limit));
-            };
-            at_most(&mut session.limits.connections, held.limits.connections);
-            at_most(&mut session.limits.half_open, held.limits.half_open);
+            user.set(&held.user_limits);
         }
         session
     }
@@ -411,10 +412,15 @@ struct Counted<'a> {
     control: &'a Control,
     uid: u32,
     is_silent: bool,
+    _descriptor: Held,
 }
 
 impl<'a> Counted<'a> {
     fn enter(control: &'a Control, uid: u32) -> Result<Self, Refused> {
+        let user = control.service.registry().user(uid);
+        let descriptor = user.share().and_then(|share| share.hold(1)).ok_or_else(|| {
+            Refused::new(RefusedFor::Limit, "this user has as many descriptors of the service as it may have")
+        })?;
         let mut counts = control.counts();
         let count = counts.entry(uid).or_default();
         if count.all >= MOST_OF_A_USER || count.silent >= MOST_SILENT_OF_A_USER {
@@ -427,7 +433,7 @@ impl<'a> Counted<'a> {
         count.all += 1;
         count.silent += 1;
         drop(counts);
-        Ok(Self { control, uid, is_silent: true })
+        Ok(Self { control, uid, is_silent: true, _descriptor: descriptor })
     }
 
     /// It has said what it wants.

@@ -240,6 +240,9 @@ impl Doors {
     /// Tells the others where the service listens.
     fn tell(&self) {
         self.listening.set(self.open.iter().filter_map(|door| door.address).collect());
+        let has_control = self.open.iter().any(|door| matches!(door.purpose, Purpose::Control(_)));
+        let has_others = has_control || self.service.clients().have_roles();
+        self.service.registry().room().keep_some(has_others);
         self.service.listens_on(self.open.iter().map(|door| door.shown.clone()).collect());
     }
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use netbox_config::Bound;
-use netbox_config::service::{Member, TenantLimits};
+use netbox_config::service::{Member, Principal, TenantLimits};
 use netbox_proxy::service::attach::Peer;
 use netbox_proxy::service::wire::{Refused, RefusedFor};
 use nix::unistd::{Gid, Group, Uid, User};
@@ -35,6 +35,8 @@ pub struct Held {
     pub bound: Bound,
     /// How much each may use, as far as that is set.
     pub limits: TenantLimits,
+    /// How much all of them may use together, as far as that is set.
+    pub user_limits: TenantLimits,
 }
 
 impl Grants {
@@ -86,9 +88,14 @@ impl Grants {
             // Its owner learns it when the service starts or reads its configuration anew.
             Refused::new(RefusedFor::User, format!("what the service has for uid {} is wrong: {why}", peer.uid))
         })?;
-        let limits = self.layers.settings().map(|settings| settings.limits).unwrap_or_default();
-        let limits = principal.map_or(limits, |principal| principal.limits().or(limits));
-        Ok(Held { bound: Bound::of(&compiled), limits })
+        let defaults = self.layers.settings().map(|settings| (settings.limits, settings.user_limits));
+        let (limits, user_limits) = defaults.unwrap_or_default();
+        let limits_of = |own: Option<TenantLimits>, defaults| own.unwrap_or_default().or(defaults);
+        Ok(Held {
+            bound: Bound::of(&compiled),
+            limits: limits_of(principal.as_ref().map(Principal::limits), limits),
+            user_limits: limits_of(principal.as_ref().map(Principal::user_limits), user_limits),
+        })
     }
 }
 

@@ -39,7 +39,9 @@ use std::time::{Duration, SystemTime};
 use netbox_proxy::Session;
 use netbox_proxy::events::{Events, SessionId, Start};
 use netbox_proxy::facts::{Facts, Listening};
+use netbox_proxy::quota::Quota;
 use netbox_proxy::service::registry::{Registry, Tenant, TenantKind};
+use netbox_proxy::share::Room;
 use tokio::runtime;
 
 use crate::cli::ServeArguments;
@@ -127,8 +129,10 @@ async fn carry(
     let failed = |error: io::Error| (format!("cannot start the proxy: {error}"), None);
     // From here on they do not end the process.
     let signals = Signals::listen().map_err(failed)?;
-    let (registry, listening) = (Registry::new(), Listening::default());
-    let open = Arc::new(clients_of_no_role(&plan, events, &listening));
+    let room = Room::of_process(netbox_launcher::descriptor_limit());
+    let registry = Registry::new(room, netbox_launcher::effective_uid());
+    let listening = Listening::default();
+    let open = Arc::new(clients_of_no_role(&plan, events, &listening, registry.room()));
     events.start(Start {
         argv0: std::env::args_os().next().unwrap_or_default().to_string_lossy().into_owned(),
         mode: plan.policy.mode(),
@@ -168,10 +172,12 @@ async fn carry(
 }
 
 /// What carries clients without a role.
-fn clients_of_no_role(plan: &Plan, events: &Events, listening: &Listening) -> Session {
+fn clients_of_no_role(plan: &Plan, events: &Events, listening: &Listening, room: &Arc<Room>) -> Session {
     let outer = outer::here();
     let facts = Facts::new(outer::doors(outer)).beside(listening.clone());
-    let mut session = Session::new(Arc::new(session::names(Arc::clone(&plan.policy))), events.clone(), facts);
+    let mut names = session::names(Arc::clone(&plan.policy));
+    names.quota = Arc::new(Quota::of(room.share(1)));
+    let mut session = Session::new(Arc::new(names), events.clone(), facts);
     session.outer = outer;
     // They live on, so what is open when it ends is ended.
     session.limits.delivery = Duration::ZERO;

@@ -4,9 +4,8 @@ use serde_json::{Value, json};
 
 use super::{about, name, property, rules};
 use crate::layer::Layer;
-use crate::service::reading::{
-    LIMIT_KEYS, LISTENER_KEYS, LONGEST_MEMBER, PRINCIPAL_KEYS, ROLE_KEYS, SERVICE_KEYS, TLS_KEYS,
-};
+use crate::service::limits::{LIMIT_KEYS, SANDBOX_LIMIT_KEYS, USER_LIMIT_KEYS};
+use crate::service::reading::{LISTENER_KEYS, LONGEST_MEMBER, PRINCIPAL_KEYS, ROLE_KEYS, SERVICE_KEYS, TLS_KEYS};
 
 /// The whole table.
 pub(super) fn table() -> Value {
@@ -32,7 +31,11 @@ fn service(key: &str) -> Value {
             "How long flows have to finish once the service is told to end: `30s`.",
             json!({ "anyOf": [text(), count()] }),
         ),
-        "limits" => about("What each tenant may use, unless its own table says otherwise.", limits()),
+        "limits" => about("What each tenant may use, unless its own table says otherwise.", limits(&LIMIT_KEYS)),
+        "user_limits" => about(
+            "What all sandboxes of a user may use together, unless its own table says otherwise.",
+            limits(&USER_LIMIT_KEYS),
+        ),
         "user" => about("What the sandboxes of a user are held to; `\"*\"` is any user without a table.", principals()),
         "group" => about("What the sandboxes of a group's members are held to.", principals()),
         "role" => about(
@@ -48,13 +51,14 @@ fn service(key: &str) -> Value {
     }
 }
 
-fn limits() -> Value {
-    object(&LIMIT_KEYS, |key| match key {
+fn limits(keys: &[&str]) -> Value {
+    object(keys, |key| match key {
         "connections" => about("Connections that are open at once.", count()),
+        "connections_per_client" => about("Connections that one address has open at once.", count()),
         "half_open" => about("Connections that have not said yet what they want.", count()),
         "new_connections_per_second" => about("Connections that are taken in a second.", count()),
         "bandwidth" => about("Bytes in a second, both ways together: `100 MB/s`, `1 Gbit/s`.", text()),
-        "bytes" => about("Bytes in the tenant's life, both ways together: `10 GB`.", text()),
+        "bytes" => about("Bytes in all, both ways together: `10 GB`.", text()),
         "dns_queries_per_second" => about("DNS queries that are answered in a second.", count()),
         _ => panic!("the schema does not know the limit `{key}`"),
     })
@@ -64,7 +68,8 @@ fn principals() -> Value {
     let mut principal = object(&PRINCIPAL_KEYS, |key| match key {
         "ceiling" => about("What the sandboxes may ask for; outside of it nothing is allowed.", rules()),
         "mode" => about("The widest mode that the sandboxes may ask for.", property(Layer::User, "mode")),
-        "limits" => limits(),
+        "limits" => about("What each of the sandboxes may use.", limits(&SANDBOX_LIMIT_KEYS)),
+        "user_limits" => about("What all sandboxes of one user may use together.", limits(&USER_LIMIT_KEYS)),
         _ => property(Layer::User, key),
     });
     principal["required"] = json!(["ceiling"]);
@@ -74,7 +79,7 @@ fn principals() -> Value {
 
 fn role(key: &str) -> Value {
     match key {
-        "limits" => limits(),
+        "limits" => limits(&LIMIT_KEYS),
         "tokens" => about(
             "The hashes of the tokens that prove the role; `netbox proxy token new` makes them.",
             json!({ "type": "array", "items": { "type": "string", "pattern": "^sha256:[0-9a-f]{64}$" } }),

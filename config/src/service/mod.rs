@@ -6,7 +6,7 @@
 
 mod address;
 mod fault;
-mod limits;
+pub(crate) mod limits;
 mod listener;
 mod principal;
 mod quantity;
@@ -41,6 +41,7 @@ pub use token::TokenHash;
 /// | `events` | `"PATH"` or `"unix-datagram:PATH"` |
 /// | `drain` | a duration: how long flows have to finish after SIGTERM |
 /// | `[service.limits]` | what each tenant has, where its own table says nothing else |
+/// | `[service.user_limits]` | what all sandboxes of a user have together, where its table says nothing else |
 /// | `[service.user.NAME]` | what a user's sandboxes are held to; `"*"` is any user who has no table |
 /// | `[service.group.NAME]` | the same for the members of a group |
 /// | `[service.role.NAME]` | a named policy for plain clients |
@@ -59,6 +60,8 @@ pub struct ServiceSettings {
     pub drain: Option<Duration>,
     /// What each tenant has unless its own table says otherwise.
     pub limits: TenantLimits,
+    /// What all sandboxes of a user have together unless its table says otherwise.
+    pub user_limits: TenantLimits,
     pub(crate) users: BTreeMap<Arc<str>, Principal>,
     pub(crate) groups: BTreeMap<Arc<str>, Principal>,
     pub(crate) roles: BTreeMap<Arc<str>, Role>,

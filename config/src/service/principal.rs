@@ -14,6 +14,7 @@ pub struct Principal {
     /// Its `allow` is empty, its ceiling there.
     pub(crate) section: Section,
     pub(crate) limits: TenantLimits,
+    pub(crate) user_limits: TenantLimits,
 }
 
 impl Principal {
@@ -25,6 +26,11 @@ impl Principal {
     /// How much each of the sandboxes may use, as far as the table says.
     pub fn limits(&self) -> TenantLimits {
         self.limits
+    }
+
+    /// How much all of them may use together, as far as the table says.
+    pub fn user_limits(&self) -> TenantLimits {
+        self.user_limits
     }
 
     /// What a member of both groups is held to: one ceiling with the rules of both, and the deny rules of both.
@@ -39,6 +45,7 @@ impl Principal {
             _ => None,
         };
         self.limits = self.limits.widest(other.limits);
+        self.user_limits = self.user_limits.widest(other.user_limits);
         self
     }
 }

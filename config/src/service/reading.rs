@@ -10,12 +10,12 @@ use toml::de::{DeTable, DeValue};
 
 use super::address::{ListenAddress, file_path, socket_path};
 use super::fault::ServiceFault;
-use super::limits::TenantLimits;
+use super::limits::{LIMIT_KEYS, SANDBOX_LIMIT_KEYS, TenantLimits, USER_LIMIT_KEYS};
 use super::listener::{Listener, TlsFiles};
 use super::principal::{ANY_USER, Principal};
 use super::role::Role;
 use super::token::TokenHash;
-use super::{EventsTarget, ServiceSettings, quantity};
+use super::{EventsTarget, ServiceSettings};
 use crate::duration::parse_duration;
 use crate::entry::List;
 use crate::file_error::FileFault;
@@ -25,21 +25,15 @@ use crate::reading::{Key, Reader, Value, kind};
 use crate::source::Source;
 use crate::suggest;
 
-pub(crate) const SERVICE_KEYS: [&str; 9] =
-    ["listen", "metrics", "events", "drain", "limits", "user", "group", "role", "listener"];
-pub(crate) const LIMIT_KEYS: [&str; 6] =
-    ["connections", "half_open", "new_connections_per_second", "bandwidth", "bytes", "dns_queries_per_second"];
-pub(crate) const PRINCIPAL_KEYS: [&str; 4] = ["ceiling", "deny", "mode", "limits"];
+pub(crate) const SERVICE_KEYS: [&str; 10] =
+    ["listen", "metrics", "events", "drain", "limits", "user_limits", "user", "group", "role", "listener"];
+pub(crate) const PRINCIPAL_KEYS: [&str; 5] = ["ceiling", "deny", "mode", "limits", "user_limits"];
 pub(crate) const ROLE_KEYS: [&str; 7] = ["allow", "deny", "mode", "ceiling", "limits", "tokens", "admin"];
 pub(crate) const LISTENER_KEYS: [&str; 4] = ["address", "role", "tls", "any"];
 pub(crate) const TLS_KEYS: [&str; 2] = ["certificate", "key"];
 
 /// The longest name of a user or a group (useradd takes 32 bytes; those of a directory service may be longer).
 pub(crate) const LONGEST_MEMBER: usize = 256;
-
-const COUNT: &str = "a whole number of at least 1";
-const BYTES: &str = "a number of bytes such as `10 GB`";
-const BANDWIDTH: &str = "a rate such as `100 MB/s` or `1 Gbit/s`";
 
 impl Reader<'_> {
     /// The table `[service]`.
@@ -54,7 +48,8 @@ impl Reader<'_> {
                 "metrics" => settings.metrics = self.tcp_address("metrics", value),
                 "events" => settings.events = self.events(value),
                 "drain" => settings.drain = self.duration("drain", value),
-                "limits" => settings.limits = self.limits(value),
+                "limits" => settings.limits = self.limits("limits", value, &LIMIT_KEYS),
+                "user_limits" => settings.user_limits = self.limits("user_limits", value, &USER_LIMIT_KEYS),
                 "user" => settings.users = self.principals("user", value),
                 "group" => settings.groups = self.principals("group", value),
                 "role" => self.tables("role", "service.role", value, |reader, name, table| {
@@ -226,60 +221,6 @@ impl Reader<'_> {
         parse_duration(&text).map_err(|error| self.fault(self.at(at), wrong(error), hint)).ok()
     }
 
-    fn limits(&mut self, value: &Value<'_>) -> TenantLimits {
-        let mut limits = TenantLimits::default();
-        let hint = "write `limits = { connections = 1000 }`";
-        let Some(table) = self.table("limits", value, hint) else { return limits };
-        for (key, value) in table {
-            match &**key.get_ref() {
-                "connections" => limits.connections = self.count("connections", value),
-                "half_open" => limits.half_open = self.count("half_open", value),
-                "new_connections_per_second" => {
-                    limits.new_connections_per_second = self.count("new_connections_per_second", value);
-                }
-                "bandwidth" => limits.bandwidth = self.quantity("bandwidth", value, quantity::bandwidth, BANDWIDTH),
-                "bytes" => limits.bytes = self.quantity("bytes", value, quantity::bytes, BYTES),
-                "dns_queries_per_second" => {
-                    limits.dns_queries_per_second = self.count("dns_queries_per_second", value);
-                }
-                _ => self.unknown_key(key, "`limits`", &LIMIT_KEYS),
-            }
-        }
-        limits
-    }
-
-    fn count(&mut self, key: &'static str, value: &Value<'_>) -> Option<u64> {
-        let hint = format!("write `{key} = 1000`, or leave it out");
-        let DeValue::Integer(number) = value.get_ref() else {
-            self.wrong_type(key, value, "a whole number", hint);
-            return None;
-        };
-        let count = u64::from_str_radix(number.as_str(), number.radix()).ok().filter(|count| *count > 0);
-        if count.is_none() {
-            let found = self.written(value);
-            self.fault(self.at(value.span().start), ServiceFault::Quantity { key, found, expected: COUNT }, hint);
-        }
-        count
-    }
-
-    /// A number with a unit, in quotes.
-    fn quantity(
-        &mut self,
-        key: &'static str,
-        value: &Value<'_>,
-        parse: fn(&str) -> Option<u64>,
-        expected: &'static str,
-    ) -> Option<u64> {
-        let hint = "write the number with its unit, or leave it out";
-        let (text, at) = self.string(key, value, hint)?;
-        let amount = parse(&text);
-        if amount.is_none() {
-            let fault = ServiceFault::Quantity { key, found: text, expected };
-            self.fault(self.at(at), fault, hint.to_owned());
-        }
-        amount
-    }
-
     /// The tables `[service.user.NAME]` or `[service.group.NAME]`.
     fn principals(&mut self, what: &'static str, value: &Value<'_>) -> BTreeMap<Arc<str>, Principal> {
         let mut principals = BTreeMap::new();
@@ -299,6 +240,7 @@ impl Reader<'_> {
 
     fn principal(&mut self, what: &str, name: &Key<'_>, table: &DeTable<'_>) -> Principal {
         let (mut section, mut limits) = (Section::default(), TenantLimits::default());
+        let mut user_limits = TenantLimits::default();
         for (key, value) in table {
             match &**key.get_ref() {
                 "ceiling" => {
@@ -306,7 +248,8 @@ impl Reader<'_> {
                 }
                 "deny" => section.deny = self.entries("deny", value, List::Deny),
                 "mode" => section.mode = self.mode(value),
-                "limits" => limits = self.limits(value),
+                "limits" => limits = self.limits("limits", value, &SANDBOX_LIMIT_KEYS),
+                "user_limits" => user_limits = self.limits("user_limits", value, &USER_LIMIT_KEYS),
                 "allow" => {
                     let fault = FileFault::UnknownKey { key: "allow".to_owned(), place: "a user or a group" };
                     let hint = "write `ceiling`: what its sandboxes may ask for".to_owned();
@@ -325,7 +268,7 @@ impl Reader<'_> {
                 "what its sandboxes may ask for: `ceiling = [\"*.example.com\"]`",
             );
         }
-        Principal { at: self.at(name.span().start), section, limits }
+        Principal { at: self.at(name.span().start), section, limits, user_limits }
     }
 
     fn role(&mut self, name: &Key<'_>, table: &DeTable<'_>) -> Role {
@@ -339,7 +282,7 @@ impl Reader<'_> {
                 "ceiling" => {
                     section.ceiling = Some((self.at(key.span().start), self.entries("ceiling", value, List::Ceiling)));
                 }
-                "limits" => limits = self.limits(value),
+                "limits" => limits = self.limits("limits", value, &LIMIT_KEYS),
                 "tokens" => tokens = self.tokens(value),
                 "admin" => admin = self.boolean("admin", value),
                 _ => self.unknown_key(key, "a role", &ROLE_KEYS),
@@ -370,7 +313,7 @@ impl Reader<'_> {
     }
 
     /// A string, and where its content starts.
-    fn string(&mut self, key: &str, value: &Value<'_>, hint: &str) -> Option<(String, usize)> {
+    pub(super) fn string(&mut self, key: &str, value: &Value<'_>, hint: &str) -> Option<(String, usize)> {
         let DeValue::String(text) = value.get_ref() else {
             self.wrong_type(key, value, "a string", hint.to_owned());
             return None;
@@ -397,7 +340,7 @@ impl Reader<'_> {
         strings
     }
 
-    fn table<'v, 'i>(&mut self, key: &str, value: &'v Value<'i>, hint: &str) -> Option<&'v DeTable<'i>> {
+    pub(super) fn table<'v, 'i>(&mut self, key: &str, value: &'v Value<'i>, hint: &str) -> Option<&'v DeTable<'i>> {
         let DeValue::Table(table) = value.get_ref() else {
             self.wrong_type(key, value, "a table", hint.to_owned());
             return None;
@@ -409,7 +352,7 @@ impl Reader<'_> {
         self.fault(self.at(offset), ServiceFault::Missing { table, key }, format!("write {remedy}"));
     }
 
-    fn fault(&mut self, source: Source, fault: ServiceFault, hint: String) {
+    pub(super) fn fault(&mut self, source: Source, fault: ServiceFault, hint: String) {
         self.error(source, FileFault::Service(fault), Some(hint));
     }
 }

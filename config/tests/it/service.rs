@@ -38,11 +38,15 @@ events = "unix-datagram:/run/events.sock"
 drain = "1m30s"
 [service.limits]
 connections = 1_000
+connections_per_client = 200
 half_open = 0x10
 bandwidth = "1 Gbit/s"
 bytes = "10 GB"
+[service.user_limits]
+connections = 5000
 [service.user.alice]
 ceiling = ["*.example.com"]
+user_limits = {{ bandwidth = "1 GB/s", bytes = "1 TB" }}
 deny = ["evil.example.com"]
 mode = "audit"
 limits = {{ new_connections_per_second = 50, dns_queries_per_second = 20 }}
@@ -84,12 +88,14 @@ tls = {{ certificate = "/etc/netbox/proxy.crt", key = "/etc/netbox/proxy.key" }}
     assert_eq!(settings.drain, Some(Duration::from_secs(90)));
     let limits = TenantLimits {
         connections: Some(1000),
+        connections_per_client: Some(200),
         half_open: Some(16),
         bandwidth: Some(125_000_000),
         bytes: Some(10_000_000_000),
         ..TenantLimits::default()
     };
     assert_eq!(settings.limits, limits);
+    assert_eq!(settings.user_limits, TenantLimits { connections: Some(5000), ..TenantLimits::default() });
     assert_eq!(settings.roles().map(|(name, _)| &**name).collect::<Vec<_>>(), ["ci", "guests"]);
     let role = settings.role("ci").unwrap();
     assert!(role.is_admin() && role.has_tokens() && !settings.role("guests").unwrap().is_admin());
@@ -97,7 +103,7 @@ tls = {{ certificate = "/etc/netbox/proxy.crt", key = "/etc/netbox/proxy.key" }}
         role.tokens().map(|(hash, _)| *hash).collect::<Vec<_>>(),
         ["one", "two"].map(|t| TokenHash::of(t.as_bytes()))
     );
-    assert_eq!(role.source().to_string(), "config.toml:19:15");
+    assert_eq!(role.source().to_string(), "config.toml:23:15");
     assert!(settings.role("c").is_none());
 }
 
@@ -148,7 +154,7 @@ fn what_is_wrong_is_told_with_its_place_and_the_remedy() {
         ("[service]\ndrain = \"soon\"", "2:10: `drain` is `soon`, and must be a duration such as `30s` or `5m`; write `drain = \"30s\"`".to_owned()),
         ("[service]\ndrain = 0", "2:9: `drain` is `0`, and must be a duration such as `30s` or `5m`; write `drain = \"30s\"`".to_owned()),
         ("[service]\ndrain = false", "2:9: `drain` is a boolean, and must be a string; write `drain = \"30s\"`".to_owned()),
-        ("[service]\nport = 1", "2:1: `port` is no key of `[service]`; the keys are `listen`, `metrics`, `events`, `drain`, `limits`, `user`, `group`, `role`, `listener`".to_owned()),
+        ("[service]\nport = 1", "2:1: `port` is no key of `[service]`; the keys are `listen`, `metrics`, `events`, `drain`, `limits`, `user_limits`, `user`, `group`, `role`, `listener`".to_owned()),
         ("[service]\nroles = {}", "2:1: `roles` is no key of `[service]`; did you mean `role`?".to_owned()),
         ("[service]\nallow = []", "2:1: `allow` is no key of `[service]`; write `allow` at the top of the file".to_owned()),
         ("[service]\nhooks = []", "2:1: `hooks` is not supported yet; leave it out".to_owned()),
@@ -161,6 +167,9 @@ fn what_is_wrong_is_told_with_its_place_and_the_remedy() {
         ("[service.limits]\nbandwidth = \"5 MB\"", "2:14: `bandwidth` is `5 MB`, and must be a rate such as `100 MB/s` or `1 Gbit/s`; write the number with its unit, or leave it out".to_owned()),
         ("[service.limits]\nbytes = \"5 MB/s\"", "2:10: `bytes` is `5 MB/s`, and must be a number of bytes such as `10 GB`; write the number with its unit, or leave it out".to_owned()),
         ("[service.limits]\nconnection = 5", "2:1: `connection` is no key of `limits`; did you mean `connections`?".to_owned()),
+        ("[service]\nuser_limits = 5", "2:15: `user_limits` is a number, and must be a table; write `user_limits = { connections = 1000 }`".to_owned()),
+        ("[service.user_limits]\nhalf_open = 5", "2:1: `half_open` is no key of `user_limits`; the keys are `connections`, `new_connections_per_second`, `bandwidth`, `bytes`, `dns_queries_per_second`".to_owned()),
+        ("[service.user.alice]\nceiling = []\nlimits = { connections_per_client = 5 }", "3:12: `connections_per_client` is no key of `limits`; the keys are `connections`, `half_open`, `new_connections_per_second`, `bandwidth`, `bytes`, `dns_queries_per_second`".to_owned()),
         ("[service.user]\nalice = 1", "2:9: `alice` is a number, and must be a table; write `[service.user.some-name]`, and its keys below it".to_owned()),
         ("[service]\nuser = []", "2:8: `user` is a list, and must be a table; write `[service.user.some-name]`, and its keys below it".to_owned()),
         ("[service.user.alice]\ndeny = []", "1:15: `[service.user.alice]` has no `ceiling`; write what its sandboxes may ask for: `ceiling = [\"*.example.com\"]`".to_owned()),

@@ -100,7 +100,7 @@ impl Door for Requests<'_> {
     async fn identify(&mut self, client: &mut Connection, request: &RequestHead) -> Result<(), Answer> {
         let Some(door) = self.tenants else { return Ok(()) };
         let proof = Proof::of_fields(request.proxy_authorization());
-        match door.enter(proof, self.bearer.as_ref()).await {
+        match door.enter(proof, self.bearer.as_ref(), || client.stream.peer()).await {
             Ok(bearer) => {
                 if !Arc::ptr_eq(&bearer.flow, &self.flow) {
                     // A connection that was made for one role carries nothing of another.

@@ -149,7 +149,7 @@ async fn shake_hands(client: &mut Connection, tenants: Option<&TenantDoor>) -> O
     };
     let mut bearer = None;
     if let Some(door) = tenants {
-        match door.enter(proof, None).await {
+        match door.enter(proof, None, || client.stream.peer()).await {
             Ok(entered) => bearer = Some(entered),
             // Also where a token was asked for a moment later.
             Err(turned) if !asks => return Some(Err(Refused::full(turned))),

@@ -204,7 +204,8 @@ fn admit(
     let session = attach.session.parse::<SessionId>().map_err(|error| malformed(error.to_string()))?;
     attach.argv0.truncate(attach.argv0.floor_char_boundary(LONGEST_NAME));
     // Before the policy is made: that is what takes the memory.
-    let claim = host.registry().claim(handed.network, peer.uid, bytes).map_err(|why| match why {
+    let descriptors = attach.descriptors.len();
+    let claim = host.registry().claim(handed.network, peer.uid, bytes, descriptors).map_err(|why| match why {
         NoClaim::Taken => {
             Refused::new(RefusedFor::Attached, "these listeners are of a sandbox that is attached already")
         }
@@ -213,10 +214,15 @@ fn admit(
             let text = format!("the policies of this user's sandboxes come to more than {mebibytes} MiB");
             Refused::new(RefusedFor::Limit, text)
         }
+        NoClaim::NoDescriptors => no_descriptors(),
     })?;
     let generation = host.generation();
     let granted = host.grant(peer, &attach.policy)?;
     Ok(Admitted { attach, session, listeners: handed.listeners, generation, granted, claim })
+}
+
+fn no_descriptors() -> Refused {
+    Refused::new(RefusedFor::Limit, "this user's sandboxes have as many descriptors of the service as they may have")
 }
 
 async fn carry(
@@ -255,6 +261,9 @@ async fn carry(
     let lane = host.lane(peer)?;
     let copies = if lane.is_users_own { listeners.copies() } else { Ok(Vec::new()) };
     let copies = copies.map_err(|error| Refused::new(RefusedFor::Limit, format!("no descriptor is left: {error}")))?;
+    let user = host.registry().user(peer.uid);
+    let held = user.share().and_then(|share| share.hold(copies.len() as u64));
+    let _held = held.ok_or_else(no_descriptors)?;
     let (departed, departure) = oneshot::channel::<()>();
     let served = serve_until(Arc::clone(&session), listeners, async {
         // Dropped without a word, the sandbox is gone too.

@@ -17,6 +17,7 @@
 //! A token is not printed, logged or passed on: no type here shows it, and `Proxy-Authorization` is for this hop alone.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -232,9 +233,15 @@ impl TenantDoor {
     }
 
     /// Lets a client in; a moment later, if its tenant begins too many connections in a second. `before` is who it was until
-    /// now: where that is the same, it stays so.
-    pub(crate) async fn enter(&self, proof: Option<Proof>, before: Option<&Bearer>) -> Result<Bearer, TurnedAway> {
-        let bearer = self.admit(proof, before)?;
+    /// now: where that is the same, it stays so. `client` says from which address it
+    /// comes.
+    pub(crate) async fn enter(
+        &self,
+        proof: Option<Proof>,
+        before: Option<&Bearer>,
+        client: impl Fn() -> Option<IpAddr>,
+    ) -> Result<Bearer, TurnedAway> {
+        let bearer = self.admit(proof, before, client)?;
         if before.is_none_or(|before| !Arc::ptr_eq(&before.flow, &bearer.flow))
             && let Some(wait) = bearer.session.quota().connected()
         {
@@ -243,7 +250,12 @@ impl TenantDoor {
         Ok(bearer)
     }
 
-    fn admit(&self, proof: Option<Proof>, before: Option<&Bearer>) -> Result<Bearer, TurnedAway> {
+    fn admit(
+        &self,
+        proof: Option<Proof>,
+        before: Option<&Bearer>,
+        client: impl Fn() -> Option<IpAddr>,
+    ) -> Result<Bearer, TurnedAway> {
         loop {
             let roles = self.roles.now();
             let (session, proof) = self.whose(&roles, proof).ok_or(TurnedAway::Unproved)?;
@@ -253,10 +265,13 @@ impl TenantDoor {
             if let Some(before) = before.filter(is_same) {
                 return Ok(before.clone());
             }
-            if !session.quota().has_room_beside(session.connections(), session.limits.connections) {
-                return Err(TurnedAway::Full(Arc::clone(session)));
+            let full = || TurnedAway::Full(Arc::clone(session));
+            let most = session.limits.connections;
+            if !session.quota().has_room_beside(session.connections(), most) {
+                return Err(full());
             }
-            let flow = session.flows.enter_with(session.quota(), proof.map(|Proof(token)| token));
+            let place = client().map(|client| session.quota().place_of(client, most).ok_or_else(full)).transpose()?;
+            let flow = session.flows.enter_with(session.quota(), proof.map(|Proof(token)| token), place);
             // Whoever replaces the roles from now on finds the flow.
             if Arc::ptr_eq(&roles, &self.roles.now()) {
                 return Ok(Bearer { session: Arc::clone(session), flow, proof });

@@ -10,12 +10,19 @@ use netbox_config::AskedPolicy;
 
 use super::attach::Peer;
 use crate::metrics::{Label, MOST_LABELS, Reading};
+use crate::quota::Quota;
 use crate::session::Session;
+use crate::share::{Held, Room};
 use crate::tally::Tally;
 
 /// Everybody who is carried. A clone is another handle on the same.
-#[derive(Clone, Default)]
-pub struct Registry(Arc<Mutex<Tables>>);
+#[derive(Clone)]
+pub struct Registry {
+    tables: Arc<Mutex<Tables>>,
+    room: Arc<Room>,
+    /// The service's own user.
+    own: u32,
+}
 
 #[derive(Default)]
 struct Tables {
@@ -27,7 +34,14 @@ struct Tables {
     networks: HashSet<u64>,
     /// The bytes of the requests of each user whose sandboxes are carried.
     requests: HashMap<u32, usize>,
+    /// What all sandboxes of a user may use together, and have used. Kept, so that what was used counts as long as the service
+    /// lives.
+    users: HashMap<u32, Arc<Quota>>,
 }
+
+/// Of all descriptors of the service, one user may have this part. The service's own user could as well stop it, and may have
+/// all but what is kept for others.
+const PART_OF_A_USER: u64 = 2;
 
 /// How many bytes the requests of a user's sandboxes may have together: 64 MiB, which are some 600,000 rules. What is made
 /// of them takes up to ten times as much memory.
@@ -77,6 +91,7 @@ pub struct Claim {
     uid: u32,
     bytes: usize,
     registry: Registry,
+    _descriptors: Held,
 }
 
 /// Why a network namespace is not carried.
@@ -86,13 +101,29 @@ pub enum NoClaim {
     Taken,
     /// What the user's sandboxes have asked for is more than [`MOST_OF_REQUESTS`].
     TooMuch,
+    /// The user's sandboxes have as many descriptors as they may have.
+    NoDescriptors,
 }
 
 impl Registry {
-    /// Nobody yet.
+    /// Nobody yet. `own` is the service's own user.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(room: Arc<Room>, own: u32) -> Self {
+        Self { tables: Arc::default(), room, own }
+    }
+
+    /// What those who are carried share.
+    #[must_use]
+    pub fn room(&self) -> &Arc<Room> {
+        &self.room
+    }
+
+    /// What all sandboxes of a user may use together, and have used.
+    #[must_use]
+    pub fn user(&self, uid: u32) -> Arc<Quota> {
+        let part = if uid == self.own { 1 } else { PART_OF_A_USER };
+        let quota = || Arc::new(Quota::of(self.room.share(part)));
+        Arc::clone(self.tables().users.entry(uid).or_insert_with(quota))
     }
 
     /// One more.
@@ -134,11 +165,14 @@ impl Registry {
         readings.into_values().collect()
     }
 
-    /// The right to carry a network namespace for a user, by a request of so many bytes.
+    /// The right to carry a network namespace for a user, by a request of so many bytes and with so many descriptors.
     ///
     /// # Errors
     /// It is carried already, or the user's sandboxes take too much.
-    pub fn claim(&self, network: u64, uid: u32, bytes: usize) -> Result<Claim, NoClaim> {
+    pub fn claim(&self, network: u64, uid: u32, bytes: usize, descriptors: usize) -> Result<Claim, NoClaim> {
+        let user = self.user(uid);
+        let share = user.share().ok_or(NoClaim::NoDescriptors)?;
+        let held = share.hold(descriptors as u64).ok_or(NoClaim::NoDescriptors)?;
         let mut tables = self.tables();
         let taken = tables.requests.get(&uid).copied().unwrap_or(0).saturating_add(bytes);
         if taken > MOST_OF_REQUESTS {
@@ -148,11 +182,11 @@ impl Registry {
             return Err(NoClaim::Taken);
         }
         tables.requests.insert(uid, taken);
-        Ok(Claim { network, uid, bytes, registry: self.clone() })
+        Ok(Claim { network, uid, bytes, registry: self.clone(), _descriptors: held })
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -207,28 +241,51 @@ impl Drop for Claim {
 }
 
 #[cfg(test)]
+impl Registry {
+    /// One with room for everybody.
+    pub(crate) fn roomy() -> Self {
+        Self::new(Room::of_process(u64::MAX), 0)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_network_is_carried_once_at_a_time() {
-        let registry = Registry::new();
-        let claim = registry.claim(7, 1000, 1).expect("nobody has it");
-        assert_eq!(registry.claim(7, 1001, 1).err(), Some(NoClaim::Taken));
-        assert!(registry.claim(8, 1001, 1).is_ok());
+        let registry = Registry::roomy();
+        let claim = registry.claim(7, 1000, 1, 1).expect("nobody has it");
+        assert_eq!(registry.claim(7, 1001, 1, 1).err(), Some(NoClaim::Taken));
+        assert!(registry.claim(8, 1001, 1, 1).is_ok());
         drop(claim);
-        assert!(registry.claim(7, 1001, 1).is_ok());
+        assert!(registry.claim(7, 1001, 1, 1).is_ok());
+    }
+
+    #[test]
+    fn a_user_hands_over_so_many_descriptors_and_no_more() {
+        let registry = Registry::new(Room::of_process(2200), 0);
+        let claims: Vec<_> = (0..).map_while(|network| registry.claim(network, 1000, 1, 10).ok()).collect();
+        assert_eq!(claims.len(), 100);
+        assert_eq!(registry.claim(1 << 20, 1000, 1, 10).err(), Some(NoClaim::NoDescriptors));
+        assert!(registry.claim(1 << 20, 1001, 1, 10).is_ok() && registry.claim(1 << 20, 0, 1, 1000).is_ok());
+        drop(claims);
+        assert!(registry.claim(1 << 20, 1000, 1, 1000).is_ok());
+        // A request that is refused takes nothing.
+        let claim = registry.claim(1, 1000, 1, 1).expect("nobody has it");
+        assert!((0..5000).all(|_| registry.claim(1, 1000, 1, 1).err() == Some(NoClaim::Taken)));
+        drop(claim);
     }
 
     #[test]
     fn a_user_asks_for_so_much_and_no_more() {
-        let registry = Registry::new();
-        let first = registry.claim(1, 1000, MOST_OF_REQUESTS - 10).expect("little enough");
-        let second = registry.claim(2, 1000, 10).expect("just enough");
-        assert_eq!(registry.claim(3, 1000, 1).err(), Some(NoClaim::TooMuch));
-        let other = registry.claim(3, 1001, MOST_OF_REQUESTS).expect("another user's");
+        let registry = Registry::roomy();
+        let first = registry.claim(1, 1000, MOST_OF_REQUESTS - 10, 1).expect("little enough");
+        let second = registry.claim(2, 1000, 10, 1).expect("just enough");
+        assert_eq!(registry.claim(3, 1000, 1, 1).err(), Some(NoClaim::TooMuch));
+        let other = registry.claim(3, 1001, MOST_OF_REQUESTS, 1).expect("another user's");
         drop(second);
-        assert!(registry.claim(4, 1000, 10).is_ok());
+        assert!(registry.claim(4, 1000, 10, 1).is_ok());
         drop((first, other));
         assert!(registry.tables().requests.is_empty());
     }

@@ -233,7 +233,7 @@ mod tests {
         expect(&mut client, "ready").await;
         let mut refused = world.connect("evil.example:22").await;
         expect_reset(&mut refused).await;
-        let registry = Registry::new();
+        let registry = Registry::roomy();
         let place = registry.enter(tenant(&world, "git\u{1b}[0m".into()));
         let (shown, more) = tenants(&registry.tenants());
         let [shown] = &shown[..] else { panic!("one, not {shown:?}") };
@@ -256,7 +256,7 @@ mod tests {
     #[tokio::test]
     async fn the_state_of_any_number_of_tenants_fits_a_frame() {
         let world = World::new(&[]);
-        let registry = Registry::new();
+        let registry = Registry::roomy();
         let name = "\u{1}".repeat(1 << 10);
         let places: Vec<_> = (0..MOST_TENANTS + 5).map(|_| registry.enter(tenant(&world, name.clone()))).collect();
         let (tenants, more_tenants) = tenants(&registry.tenants());
@@ -281,7 +281,7 @@ mod tests {
     async fn there_are_only_so_many_labels() {
         use crate::metrics::{Label, MOST_LABELS};
         let world = World::new(&[]);
-        let registry = Registry::new();
+        let registry = Registry::roomy();
         for uid in 0..2 * MOST_LABELS as u32 {
             drop(registry.enter(Tenant { uid: Some(uid), ..tenant(&world, String::new()) }));
         }

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::control::{Cell, Control, attach, frame, request, shown_namespace};
 use crate::programs::{CURL, PRLIMIT, PYTHON, curl, probe};
-use crate::run::{Run, eventually};
-use crate::service::Service;
+use crate::run::eventually;
+use crate::service::{Service, household};
 use crate::tests;
 use crate::world::World;
 
@@ -200,30 +200,31 @@ fn m017_a_storm_of_refusals_is_counted_and_not_all_written(world: &World) {
 
 fn m018_without_descriptors_the_service_waits_and_goes_on(world: &World) {
     let host = world.zone().host("m018");
-    let path = world.fresh_path("files").with_extension("service").join("control.sock");
-    let listen = format!("unix:{}", path.display());
-    let run = Run::serve(world, &["--listen", &listen]).descriptor_limit(120);
-    let service = Service::of(world, &path, run);
-    // Each sandbox and each connection takes a few.
-    let cells: Vec<_> = (0..60).map(|_| Cell::new()).collect();
-    let mut leases: Vec<_> = cells
-        .iter()
-        .map(|cell| {
-            let mut control = Control::hello(&service, "attach");
-            let namespace = shown_namespace(world);
-            let asked = frame(attach(&["explicit", "user-namespace"], &[&host.name]).to_string().as_bytes());
-            control.send(&asked, &[cell.listener.as_fd(), namespace.as_fd()]);
-            control
-        })
-        .collect();
-    let full = || fs::read_dir(format!("/proc/{}/fd", service.running().pid())).is_ok_and(|open| open.count() >= 115);
-    assert!(eventually(full), "it has as many as it may have");
-    assert!(!service.running().has_ended());
-    leases.truncate(1);
-    service.netbox(&["--allow", &host.name]).exec(&curl(&[&host.http("/")])).exits_with(0).says("hello");
-    assert_eq!(leases[0].answer()["type"], "granted", "who came first is carried all the time");
+    let service = Service::start(world, &["--verbose"]);
+    let cells = [Cell::new(), Cell::new()];
+    let _lease = cells[0].attached(world, &service, &[&host.name]);
+    let pid = service.running().pid();
+    // The lowest number that is free, so that none is left below the limit.
+    let is_free = |number: &u32| fs::symlink_metadata(format!("/proc/{pid}/fd/{number}")).is_err();
+    let free = (0..).find(is_free).expect("there are few");
+    // The hard limit stays, so that it may be raised again.
+    let allow = |most: &str| {
+        let (pid, limit) = (format!("--pid={pid}"), format!("--nofile={most}:"));
+        world.bare().within(household(world)).exec(&["prlimit", &pid, &limit]).exits_with(0);
+    };
+    allow(&free.to_string());
+    // Each of them waits: a sandbox, and a connection of one that is carried.
+    let mut control = Control::hello(&service, "attach");
+    let namespace = shown_namespace(world);
+    let asked = frame(attach(&["explicit", "user-namespace"], &[&host.name]).to_string().as_bytes());
+    control.send(&asked, &[cells[1].listener.as_fd(), namespace.as_fd()]);
+    service.running().wait_for_stderr("control socket: Too many open files");
     let mut stream = cells[0].connect().expect("it listens");
+    assert!(!service.running().has_ended());
+    allow("1000");
+    assert_eq!(control.answer()["type"], "granted");
     assert_eq!(request(&mut stream, &host.name, "/").expect("an answer").0, 200);
+    service.netbox(&["--allow", &host.name]).exec(&curl(&[&host.http("/")])).exits_with(0).says("hello");
     service.stop().exits_with(0);
 }
 

@@ -9,7 +9,8 @@ use nix::sys::socket::{Shutdown, shutdown};
 
 use crate::control::{Cell, Control, request};
 use crate::outcome::Outcome;
-use crate::programs::{CURL, SETPRIV, curl};
+use crate::programs::{CURL, PRLIMIT, SETPRIV, curl};
+use crate::run::{Run, eventually};
 use crate::service::Service;
 use crate::test_user::test_user;
 use crate::tests;
@@ -20,6 +21,7 @@ tests![of root:
     a_group_has_an_entry_for_its_members needs [CURL, SETPRIV],
     a_socket_for_nobody_else_is_closed_to_others needs [SETPRIV],
     a_listener_that_is_made_to_wait_holds_up_its_own_user_alone needs [CURL],
+    a_greedy_user_leaves_descriptors_to_the_others needs [CURL, PRLIMIT],
 ];
 
 /// `netbox run --via` by another user, who asks for every host.
@@ -122,4 +124,37 @@ fn a_listener_that_is_made_to_wait_holds_up_its_own_user_alone(world: &World) {
     let _ = shutdown(cell.listener.as_raw_fd(), Shutdown::Both);
     thief.join().expect("it ends with its listener");
     own.stop().exits_with(0);
+}
+
+/// Nobody has set any limit.
+fn a_greedy_user_leaves_descriptors_to_the_others(world: &World) {
+    let host = world.zone().host("user-descriptors");
+    let uid = test_user().uid.as_raw();
+    let file = world.fresh_path("files").with_extension("toml");
+    fs::write(&file, format!("[service.user.{uid}]\nceiling = [\"{}\"]\n", host.name)).expect("own folder");
+    let path = world.fresh_path("files").with_extension("service").join("control.sock");
+    let listen = format!("unix:{}", path.display());
+    let run = Run::serve(world, &["--listen", &listen, "--config", &file.to_string_lossy()]).descriptor_limit(1000);
+    let service = Service::of(world, &path, run);
+    let attach = |cell: &Cell| cell.attach_by(world, Control::connect_as(&service, uid), &[&host.name]);
+    let (mut cells, mut leases) = (Vec::new(), Vec::new());
+    let refusal = loop {
+        let cell = Cell::new();
+        let (control, answer) = attach(&cell);
+        if answer["type"] != "granted" {
+            break answer;
+        }
+        // Each with connections, as many as can be had.
+        let idle: Vec<_> = (0..8).filter_map(|_| cell.connect().ok()).collect();
+        cells.push((cell, idle));
+        leases.push(control);
+    };
+    assert_eq!((&refusal["type"], &refusal["reason"]), (&"refused".into(), &"limit".into()), "{refusal}");
+    let open = fs::read_dir(format!("/proc/{}/fd", service.running().pid())).expect("a child's descriptors").count();
+    assert!(open < 600, "{open} of 1000 are open, after {} sandboxes", cells.len());
+    service.netbox(&["--allow", &host.name]).exec(&curl(&[&host.http("/")])).exits_with(0).says("hello");
+    drop((cells, leases));
+    let again = || attach(&Cell::new()).1["type"] == "granted";
+    assert!(eventually(again), "what was given back can be had");
+    service.stop().exits_with(0);
 }

@@ -33,7 +33,7 @@ struct Here {
 
 impl Here {
     fn new() -> Self {
-        Self { registry: Registry::new(), bound: Bound::default(), own_network: 1, end: watch::Sender::new(false) }
+        Self { registry: Registry::roomy(), bound: Bound::default(), own_network: 1, end: watch::Sender::new(false) }
     }
 }
 
@@ -225,7 +225,7 @@ async fn the_end_of_the_connection_ends_the_sandboxs_connections() {
     drop(client);
     assert_eq!(served.await.unwrap(), Ok(()));
     assert!(matches!(open.read(&mut [0; 1]).await, Ok(0) | Err(_)), "it is open");
-    assert!(host.registry.tenants().is_empty() && host.registry.claim(2, 1000, 1).is_ok());
+    assert!(host.registry.tenants().is_empty() && host.registry.claim(2, 1000, 1, 1).is_ok());
 }
 
 #[tokio::test]
@@ -259,7 +259,7 @@ async fn who_may_have_nothing_is_refused_and_told_why() {
     let request = Attach { descriptors: vec![Handed::Explicit, Handed::UserNamespace], ..request(&[]) };
     client.sender.send_with(&encode(&request), &[listener.as_fd(), listener.as_fd()]).await.unwrap();
     assert!(matches!(client.told_next().await, Told::Granted { .. }));
-    assert!(host.registry.claim(2, 1000, 1).is_err());
+    assert!(host.registry.claim(2, 1000, 1, 1).is_err());
 }
 
 #[tokio::test]
@@ -292,7 +292,7 @@ async fn requests_that_make_no_sense_are_refused_and_leave_nothing() {
         client.sender.send_with(&encode(&request), &[listener.as_fd()]).await.unwrap();
         assert_eq!(client.refusal().await, reason, "{what}");
         assert!(client.told().await.is_none(), "{what}");
-        assert!(host.registry.claim(2, 1000, 1).is_ok(), "{what}");
+        assert!(host.registry.claim(2, 1000, 1, 1).is_ok(), "{what}");
     }
     let (mut client, _served) = connect(&host, peer());
     client.sender.send(&[0xff; 100]).await.unwrap();

@@ -1,7 +1,9 @@
 use base64::engine::general_purpose::STANDARD as CODER;
+use netbox_config::TenantLimits;
 
 use super::*;
 use crate::capture::tests::world::World;
+use crate::quota::Bound;
 
 fn proof(values: &[&str]) -> Option<Proof> {
     Proof::of_fields(values.iter().map(|value| value.as_bytes()))
@@ -74,7 +76,7 @@ fn nobody() -> Arc<Session> {
 }
 
 fn enter(door: &TenantDoor, token: &str) -> Option<Bearer> {
-    door.admit(Some(Proof::of(token.as_bytes())), None).ok()
+    door.admit(Some(Proof::of(token.as_bytes())), None, || None).ok()
 }
 
 #[tokio::test]
@@ -88,7 +90,7 @@ async fn a_token_is_that_of_one_role() {
     for token in ["", "ci", "on", "onee", "ONE", &TokenHash::of(b"one").to_string()] {
         assert!(enter(&door, token).is_none(), "{token}");
     }
-    assert!(matches!(door.admit(None, None), Err(TurnedAway::Unproved)));
+    assert!(matches!(door.admit(None, None, || None), Err(TurnedAway::Unproved)));
     let of_dev = TenantDoor { roles, only: Some("dev".into()) };
     assert!(enter(&of_dev, "one").is_none() && enter(&of_dev, "three").is_some());
 }
@@ -99,7 +101,7 @@ async fn who_stays_the_same_keeps_the_connection() {
     let roles = vec![role("ci", &["one", "two"], &ci), role("dev", &["three"], &dev)];
     let door = TenantDoor { roles: Arc::new(Roles::new(roles, nobody())), only: None };
     let first = enter(&door, "one").unwrap();
-    let again = |token: &str| door.admit(Some(Proof::of(token.as_bytes())), Some(&first)).ok().unwrap();
+    let again = |token: &str| door.admit(Some(Proof::of(token.as_bytes())), Some(&first), || None).ok().unwrap();
     assert!(Arc::ptr_eq(&again("one").flow, &first.flow));
     for other in ["two", "three"] {
         assert!(!Arc::ptr_eq(&again(other).flow, &first.flow), "{other}");
@@ -113,9 +115,28 @@ async fn a_role_has_as_many_connections_as_it_may_have() {
     let ci = World::new(&[]).limits(|limits| limits.connections = 2);
     let door = TenantDoor { roles: Arc::new(Roles::new(vec![role("ci", &["one"], &ci)], nobody())), only: None };
     let held = [enter(&door, "one").unwrap(), enter(&door, "one").unwrap()];
-    assert!(matches!(door.admit(Some(Proof::of(b"one")), None), Err(TurnedAway::Full(_))));
+    assert!(matches!(door.admit(Some(Proof::of(b"one")), None, || None), Err(TurnedAway::Full(_))));
     drop(held);
     assert!(enter(&door, "one").is_some());
+}
+
+#[tokio::test]
+async fn one_client_leaves_room_for_the_others_of_its_role() {
+    let ci = World::new(&[]).limits(|limits| limits.connections = 4);
+    let door = TenantDoor { roles: Arc::new(Roles::new(vec![role("ci", &["one"], &ci)], nobody())), only: None };
+    let enter = |client: &str| door.admit(Some(Proof::of(b"one")), None, || client.parse().ok());
+    let held = [enter("203.0.113.7").ok().unwrap(), enter("203.0.113.7").ok().unwrap()];
+    assert!(matches!(enter("203.0.113.7"), Err(TurnedAway::Full(_))));
+    assert_eq!(ci.session.quota().reached(Bound::OneClient), 1);
+    assert!(enter("203.0.113.8").is_ok());
+    // One connection goes on with one place, whatever it asks for.
+    let again = door.admit(Some(Proof::of(b"one")), Some(&held[0]), || "203.0.113.7".parse().ok());
+    assert!(Arc::ptr_eq(&again.ok().unwrap().flow, &held[0].flow));
+    drop(held);
+    assert!(enter("203.0.113.7").is_ok());
+    ci.session.quota().set(&TenantLimits { connections_per_client: Some(1), ..TenantLimits::default() });
+    let _one = enter("127.0.0.1").ok().unwrap();
+    assert!(enter("127.0.0.1").is_err(), "what is set is for every address");
 }
 
 #[tokio::test]
@@ -138,7 +159,7 @@ async fn a_listener_asks_for_a_token_where_one_could_be_proved() {
     let roles = vec![role("ci", &[], &ci), role("guests", &[], &guests)];
     let roles = Arc::new(Roles::new(roles, Arc::clone(&open.session)));
     let door = |only: Option<&str>| TenantDoor { roles: Arc::clone(&roles), only: only.map(Arc::from) };
-    let anybody = |only| door(only).admit(None, None).ok();
+    let anybody = |only| door(only).admit(None, None, || None).ok();
     for (only, world) in [(None, &open), (Some("ci"), &ci), (Some("guests"), &guests)] {
         assert!(!door(only).asks());
         assert!(Arc::ptr_eq(&anybody(only).unwrap().session, &world.session), "{only:?}");
