@@ -4,6 +4,7 @@ use toml::de::DeValue;
 
 use super::fault::ServiceFault;
 use super::quantity;
+use crate::file_error::FileFault;
 use crate::reading::{Reader, Value};
 
 /// The limits of a role, which those of every tenant are filled up with.
@@ -96,6 +97,12 @@ impl Reader<'_> {
                 Some("bytes") => limits.bytes = self.quantity("bytes", value, quantity::bytes, BYTES),
                 Some("dns_queries_per_second") => {
                     limits.dns_queries_per_second = self.count("dns_queries_per_second", value);
+                }
+                _ if **key.get_ref() == *"connections_per_client" => {
+                    let fault = FileFault::UnknownKey { key: key.get_ref().to_string(), place };
+                    let hint =
+                        "leave it out: it is about plain clients, and stands in `[service.limits]` or in a role's";
+                    self.wrong(key.span().start, fault, hint.to_owned());
                 }
                 _ => self.unknown_key(key, place, keys),
             }

@@ -169,7 +169,7 @@ fn what_is_wrong_is_told_with_its_place_and_the_remedy() {
         ("[service.limits]\nconnection = 5", "2:1: `connection` is no key of `limits`; did you mean `connections`?".to_owned()),
         ("[service]\nuser_limits = 5", "2:15: `user_limits` is a number, and must be a table; write `user_limits = { connections = 1000 }`".to_owned()),
         ("[service.user_limits]\nhalf_open = 5", "2:1: `half_open` is no key of `user_limits`; the keys are `connections`, `new_connections_per_second`, `bandwidth`, `bytes`, `dns_queries_per_second`".to_owned()),
-        ("[service.user.alice]\nceiling = []\nlimits = { connections_per_client = 5 }", "3:12: `connections_per_client` is no key of `limits`; the keys are `connections`, `half_open`, `new_connections_per_second`, `bandwidth`, `bytes`, `dns_queries_per_second`".to_owned()),
+        ("[service.user.alice]\nceiling = []\nlimits = { connections_per_client = 5 }", "3:12: `connections_per_client` is no key of `limits`; leave it out: it is about plain clients, and stands in `[service.limits]` or in a role's".to_owned()),
         ("[service.user]\nalice = 1", "2:9: `alice` is a number, and must be a table; write `[service.user.some-name]`, and its keys below it".to_owned()),
         ("[service]\nuser = []", "2:8: `user` is a list, and must be a table; write `[service.user.some-name]`, and its keys below it".to_owned()),
         ("[service.user.alice]\ndeny = []", "1:15: `[service.user.alice]` has no `ceiling`; write what its sandboxes may ask for: `ceiling = [\"*.example.com\"]`".to_owned()),
