@@ -19,8 +19,10 @@
 //! refusal is never to be mistaken for an outage.
 
 mod counters;
+mod event;
 mod line;
 mod relay;
+mod session_id;
 mod summary;
 mod timestamp;
 mod writer;
@@ -28,19 +30,15 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::fs::File;
-use std::io;
-use std::net::SocketAddr;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use netbox_config::{Mode, Reason, RuleRef, Via};
-
+pub use event::{CloseEvent, DecisionEvent, End, LatePass, LateRefusal, Process, Start, Verdict};
 pub use line::MAX_LINE;
 pub use relay::Relay;
+pub use session_id::{NoSessionId, SessionId};
 pub use summary::{MAX_AUDITED, MAX_GROUPS, Reached, Refused, Summary};
 
 use crate::budget::{Allowance, Budget};
@@ -53,259 +51,6 @@ use writer::Writer;
 /// How many refusals (and failures) of one sandbox are written: so many at once, and then 1,000 a second. What is
 /// allowed is always written.
 const REFUSALS: Allowance = Allowance { most: 10_000, refill: Duration::from_millis(1) };
-
-/// 128 random bits that name one run of a sandbox; shown as 32 hex digits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SessionId([u8; 16]);
-
-impl SessionId {
-    /// A new one, from the kernel's random numbers.
-    ///
-    /// # Errors
-    /// Where the kernel gives none, which no supported one does.
-    pub fn random() -> io::Result<Self> {
-        let mut bits = [0; 16];
-        getrandom::fill(&mut bits).map_err(io::Error::other)?;
-        Ok(Self(bits))
-    }
-}
-
-impl From<[u8; 16]> for SessionId {
-    fn from(bits: [u8; 16]) -> Self {
-        Self(bits)
-    }
-}
-
-impl FromStr for SessionId {
-    type Err = NoSessionId;
-
-    /// Exactly 32 hexadecimal digits, in lower case.
-    fn from_str(text: &str) -> Result<Self, NoSessionId> {
-        let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        if text.len() != 32 || !text.as_bytes().iter().all(is_digit) {
-            return Err(NoSessionId);
-        }
-        let bits = u128::from_str_radix(text, 16).map_err(|_| NoSessionId)?;
-        Ok(Self(bits.to_be_bytes()))
-    }
-}
-
-/// A text that is no number of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the number of a run is 32 hexadecimal digits")]
-pub struct NoSessionId;
-
-impl fmt::Display for SessionId {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for SessionId {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "SessionId({self})")
-    }
-}
-
-/// The three verdicts of a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The policy let it through.
-    Allow,
-    /// The policy, or a check that goes with it, refused it.
-    Deny,
-    /// The input was malformed, or it was allowed and the far side failed.
-    Error,
-}
-
-impl Verdict {
-    /// The verdict that goes with a reason.
-    #[must_use]
-    pub fn of(reason: Reason) -> Self {
-        match reason {
-            Reason::Listed | Reason::Open | Reason::Audit => Self::Allow,
-            Reason::Malformed
-            | Reason::DnsNotFound
-            | Reason::DnsFailed
-            | Reason::Refused
-            | Reason::Unreachable
-            | Reason::Timeout
-            | Reason::UpstreamProxy => Self::Error,
-            // Everything else, also what may be added: a reason is a refusal unless it is known not to be.
-            _ => Self::Deny,
-        }
-    }
-
-    /// The word in the event.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Deny => "deny",
-            Self::Error => "error",
-        }
-    }
-}
-
-/// The `start` event: the sandbox stands and the command is about to run.
-#[derive(Clone, Debug)]
-pub struct Start {
-    /// The command's first word, as typed.
-    pub argv0: String,
-    /// The mode of the policy.
-    pub mode: Mode,
-    /// `Policy::digest`.
-    pub policy: String,
-    /// Which mechanisms are in force.
-    pub walls: Vec<String>,
-    /// What was opened beside the policy, as flags.
-    pub doors: Vec<String>,
-    /// The command's process, as the host numbers it.
-    pub pid: u32,
-}
-
-/// The process that opened a connection, where it is known.
-#[derive(Clone, Debug)]
-pub struct Process {
-    /// As the host numbers it.
-    pub pid: u32,
-    /// The path of its executable.
-    pub exe: Option<String>,
-}
-
-/// The `decision` event: one per connection, or per request on HTTP, after every check that comes before bytes are
-/// moved. The verdict follows from `reason`.
-#[derive(Clone, Debug)]
-pub struct DecisionEvent {
-    /// [`Events::next_id`]; ties the `close` event to it.
-    pub id: u64,
-    /// The name or address that was asked for, as far as it is known; any text.
-    pub host: String,
-    /// Its port, as far as it is known.
-    pub port: Option<u16>,
-    /// How it arrived.
-    pub via: Via,
-    /// Why it was decided so.
-    pub reason: Reason,
-    /// The rule that decided, if one did.
-    pub rule: Option<RuleRef>,
-    /// In audit mode: the reason it would have been refused for.
-    pub would: Option<Reason>,
-    /// The name in the TLS ClientHello.
-    pub sni: Option<String>,
-    /// The HTTP method.
-    pub method: Option<String>,
-    /// The URL that was asked for.
-    pub url: Option<String>,
-    /// Who asked.
-    pub process: Option<Process>,
-    /// The rule that would allow it, where one can.
-    pub hint: Option<String>,
-    /// What almost allowed it.
-    pub near: Option<String>,
-}
-
-impl DecisionEvent {
-    /// A decision of which no more is known than this; the other fields are there to be set.
-    #[must_use]
-    pub fn new(id: u64, host: impl Into<String>, port: Option<u16>, via: Via, reason: Reason) -> Self {
-        Self {
-            id,
-            host: host.into(),
-            port,
-            via,
-            reason,
-            rule: None,
-            would: None,
-            sni: None,
-            method: None,
-            url: None,
-            process: None,
-            hint: None,
-            near: None,
-        }
-    }
-}
-
-/// The `close` event: an allowed connection, or request, has ended.
-#[derive(Clone, Debug)]
-pub struct CloseEvent {
-    /// The id of its `decision`.
-    pub id: u64,
-    /// The `host` of its decision, for the sums.
-    pub host: String,
-    /// Likewise.
-    pub port: Option<u16>,
-    /// The address that was dialled; none where nothing was.
-    pub addr: Option<SocketAddr>,
-    /// Bytes that the sandbox sent.
-    pub sent: u64,
-    /// Bytes that the sandbox received.
-    pub received: u64,
-    /// Since it was accepted.
-    pub duration: Duration,
-    /// How it ended.
-    pub end: End,
-    /// The name in a TLS ClientHello that came after the decision.
-    pub sni: Option<String>,
-    /// What the mode let pass after the decision.
-    pub passed_late: Option<LatePass>,
-}
-
-/// What came after the decision and passed because of the mode.
-#[derive(Clone, Debug)]
-pub struct LatePass {
-    /// Why it would have been refused.
-    pub would: Reason,
-    /// The rule that would allow it, where one can.
-    pub hint: Option<String>,
-}
-
-/// How a connection ended.
-#[derive(Clone, Debug)]
-pub enum End {
-    /// Both sides were done.
-    Done,
-    /// One side reset it.
-    Reset,
-    /// Nothing moved for too long.
-    Timeout,
-    /// A limit was reached.
-    Limit,
-    /// The policy changed, and no longer allows it.
-    Revoked,
-    /// A check after the decision failed. It counts as a refusal like any other.
-    Refused(LateRefusal),
-    /// The far side failed.
-    Upstream,
-}
-
-impl End {
-    fn as_str(&self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Reset => "reset",
-            Self::Timeout => "timeout",
-            Self::Limit => "limit",
-            Self::Revoked => "revoked",
-            Self::Refused(_) => "refused",
-            Self::Upstream => "upstream",
-        }
-    }
-}
-
-/// A refusal that came after the decision, with what the summary must know of it.
-#[derive(Clone, Debug)]
-pub struct LateRefusal {
-    /// Why.
-    pub reason: Reason,
-    /// The decision's `host`.
-    pub host: String,
-    /// The decision's `port`.
-    pub port: Option<u16>,
-    /// The rule that would allow it, where one can.
-    pub hint: Option<String>,
-}
 
 /// Somebody who is told of the events of a sandbox, and must not be waited for.
 pub trait Outlet: Send + Sync {
