@@ -1,27 +1,26 @@
 //! Runs a program on the test host, with or without netbox around it, and bounds how long it may take.
 
+mod captured;
+mod running;
+
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::process::ExitStatusExt;
+use std::io::Write;
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use serde_json::Value;
-
 use crate::child::{Birth, Kernel};
-use crate::outcome::{Outcome, read_events};
+use crate::outcome::Outcome;
 use crate::surroundings::Surroundings;
 use crate::system_files;
 use crate::terminal::Terminal;
 use crate::world::World;
+
+pub use captured::Captured;
+pub use running::Running;
 
 /// A program that takes longer hangs. The slowest, a Java compiler on a busy machine, takes a tenth of that.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -216,15 +215,7 @@ impl<'w> Run<'w> {
             // A program that reads no further is no fault of this thread.
             thread::spawn(move || stdin.write_all(&bytes));
         }
-        Running {
-            line,
-            stdin: child.stdin.take(),
-            stdout: child.stdout.take().map(Captured::start),
-            stderr: child.stderr.take().map(Captured::start),
-            exit: open_pidfd(&child),
-            child,
-            events: self.events,
-        }
+        Running::new(line, child, self.events)
     }
 }
 
@@ -242,190 +233,6 @@ fn spawn(command: &mut Command) -> std::io::Result<Child> {
     child
 }
 
-/// A program that was started. One that is dropped is killed.
-#[derive(Debug)]
-pub struct Running {
-    line: String,
-    child: Child,
-    /// Readable when the program ended.
-    exit: OwnedFd,
-    stdin: Option<ChildStdin>,
-    stdout: Option<Captured>,
-    stderr: Option<Captured>,
-    events: Option<PathBuf>,
-}
-
-impl Running {
-    /// Its process: netbox, when it is around the program.
-    pub fn pid(&self) -> Pid {
-        Pid::from_raw(self.child.id().cast_signed())
-    }
-
-    /// The events that are written by now.
-    pub fn events_so_far(&self) -> Vec<Value> {
-        self.events.as_deref().map_or_else(Vec::new, read_events)
-    }
-
-    /// Sends it a signal.
-    pub fn signal(&self, signal: Signal) {
-        kill(self.pid(), signal).expect("it has not been waited for");
-    }
-
-    /// Writes to its standard input.
-    pub fn write(&mut self, bytes: &[u8]) {
-        self.stdin.as_mut().expect("stdin is open").write_all(bytes).expect("the program reads its input");
-    }
-
-    /// Ends its standard input.
-    pub fn close_stdin(&mut self) {
-        self.stdin = None;
-    }
-
-    /// Waits until it has written `text`.
-    ///
-    /// # Panics
-    ///
-    /// When it ends without, or does not for a long time.
-    pub fn wait_for_stdout(&self, text: &str) {
-        let stdout = self.stdout.as_ref().expect("stdout is captured");
-        if !stdout.wait_for(|bytes| find(bytes, text.as_bytes())) {
-            let stderr = self.stderr.as_ref().expect("stderr is captured");
-            panic!("`{}` never wrote `{text}` but {stdout}, and on stderr {stderr}", self.line);
-        }
-    }
-
-    /// Waits until it has written a whole line with `text` in it on standard error, and gives what comes behind that.
-    ///
-    /// # Panics
-    ///
-    /// When it ends without, or does not for a long time.
-    pub fn wait_for_stderr(&self, text: &str) -> String {
-        let stderr = self.stderr.as_ref().expect("stderr is captured");
-        let found = |bytes: &[u8]| {
-            let said = String::from_utf8_lossy(bytes).into_owned();
-            let (_, behind) = said.split_once(text)?;
-            Some(behind.split_once('\n')?.0.to_owned())
-        };
-        if !stderr.wait_for(|bytes| found(bytes).is_some()) {
-            panic!("`{}` never wrote `{text}` but {stderr}", self.line);
-        }
-        found(&stderr.bytes()).expect("it was there")
-    }
-
-    /// Whether it has ended.
-    pub fn has_ended(&self) -> bool {
-        readable(&self.exit, Duration::ZERO)
-    }
-
-    /// Waits for its end.
-    ///
-    /// # Panics
-    ///
-    /// When it does not end in time, or when it has ended but somebody it started still has its output open.
-    pub fn finish(mut self) -> Outcome {
-        self.stdin = None;
-        let ended = readable(&self.exit, LIMIT);
-        if !ended {
-            self.child.kill().expect("a child can be killed");
-        }
-        let status = self.child.wait().expect("a child can be waited for");
-        let (stdout, out_ended) = self.stdout.take().map_or((Vec::new(), true), Captured::finish);
-        let (stderr, err_ended) = self.stderr.take().map_or((Vec::new(), true), Captured::finish);
-        let outcome = Outcome {
-            line: self.line.clone(),
-            code: status.code(),
-            signal: status.signal(),
-            stdout,
-            stderr,
-            events: self.events.as_deref().map_or_else(Vec::new, read_events),
-        };
-        if self.events.is_some() && !self.line.contains(" --dry-run ") {
-            outcome.assert_begun();
-        }
-        assert!(ended, "it did not end in {LIMIT:?}: {outcome}");
-        assert!(out_ended && err_ended, "it ended, and something that it started still has its output open: {outcome}");
-        outcome
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended, which is what is wanted here.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// What a program writes, as it comes.
-#[derive(Debug)]
-pub struct Captured(Arc<(Mutex<Capture>, Condvar)>);
-
-#[derive(Debug, Default)]
-struct Capture {
-    bytes: Vec<u8>,
-    ended: bool,
-}
-
-impl Captured {
-    /// Begins to read.
-    pub fn start(mut pipe: impl Read + Send + 'static) -> Self {
-        let shared = Arc::new((Mutex::default(), Condvar::new()));
-        let writer = Arc::clone(&shared);
-        thread::spawn(move || {
-            let (capture, changed): &(Mutex<Capture>, Condvar) = &writer;
-            let mut buffer = vec![0; 1 << 16];
-            loop {
-                let length = pipe.read(&mut buffer).unwrap_or(0);
-                let mut capture = capture.lock().unwrap_or_else(PoisonError::into_inner);
-                capture.bytes.extend(&buffer[..length]);
-                capture.ended = length == 0;
-                changed.notify_all();
-                if length == 0 {
-                    return;
-                }
-            }
-        });
-        Self(shared)
-    }
-
-    /// Whether the bytes came to be as `wanted` before their end, or before the time was over.
-    pub fn wait_for(&self, wanted: impl Fn(&[u8]) -> bool) -> bool {
-        let (capture, changed) = &*self.0;
-        let capture = capture.lock().unwrap_or_else(PoisonError::into_inner);
-        let go_on = |capture: &mut Capture| !capture.ended && !wanted(&capture.bytes);
-        let (capture, _) = changed.wait_timeout_while(capture, LIMIT, go_on).unwrap_or_else(PoisonError::into_inner);
-        wanted(&capture.bytes)
-    }
-
-    /// What came so far.
-    pub fn bytes(&self) -> Vec<u8> {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner).bytes.clone()
-    }
-
-    /// Everything, and whether the end was reached.
-    fn finish(self) -> (Vec<u8>, bool) {
-        let (capture, changed) = &*self.0;
-        let capture = capture.lock().unwrap_or_else(PoisonError::into_inner);
-        let go_on = |capture: &mut Capture| !capture.ended;
-        let limit = Duration::from_secs(10);
-        let (mut capture, _) =
-            changed.wait_timeout_while(capture, limit, go_on).unwrap_or_else(PoisonError::into_inner);
-        (std::mem::take(&mut capture.bytes), capture.ended)
-    }
-}
-
-impl std::fmt::Display for Captured {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let capture = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        write!(formatter, "`{}`", String::from_utf8_lossy(&capture.bytes))
-    }
-}
-
-/// Whether `text` is in `bytes`.
-fn find(bytes: &[u8], text: &[u8]) -> bool {
-    bytes.windows(text.len()).any(|window| window == text)
-}
-
 /// Polls `probe` until it holds, for twenty seconds at most.
 pub fn eventually(mut probe: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -436,20 +243,6 @@ pub fn eventually(mut probe: impl FnMut() -> bool) -> bool {
         thread::sleep(Duration::from_millis(5));
     }
     true
-}
-
-fn open_pidfd(child: &Child) -> OwnedFd {
-    // SAFETY: pidfd_open takes no pointers, and the child has not been waited for.
-    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
-    assert!(descriptor >= 0, "pidfd_open: {}", std::io::Error::last_os_error());
-    // SAFETY: the kernel just made this descriptor, and nobody else has it.
-    unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) }
-}
-
-fn readable(descriptor: &OwnedFd, limit: Duration) -> bool {
-    let mut polled = [PollFd::new(descriptor.as_fd(), PollFlags::POLLIN)];
-    let limit = PollTimeout::try_from(limit).expect("a limit below a day");
-    poll(&mut polled, limit).expect("a descriptor can be polled") > 0
 }
 
 /// A file as a descriptor to inherit.

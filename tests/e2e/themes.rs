@@ -9,6 +9,7 @@ mod ceilings;
 mod check;
 mod containers;
 mod derived;
+mod derived_trust;
 mod descriptors;
 mod devices;
 mod doctor;
@@ -19,12 +20,14 @@ mod exit_codes;
 mod explicit;
 mod flow;
 mod fronting;
+mod in_bwrap;
 mod inside;
 mod interrupted;
 mod learn;
 mod lookups;
 mod modes;
 mod nested;
+mod nested_walls;
 mod next_run;
 mod platforms;
 mod policy;
@@ -69,6 +72,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         lookups::TESTS,
         flow::TESTS,
         modes::TESTS,
+        in_bwrap::TESTS,
         inside::TESTS,
         interrupted::TESTS,
         descriptors::TESTS,
@@ -92,6 +96,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         escape::mounts::TESTS,
         escape::root::TESTS,
         nested::TESTS,
+        nested_walls::TESTS,
         containers::TESTS,
         apparmor::TESTS,
         real_root::TESTS,
@@ -110,6 +115,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         policy::TESTS,
         doctor::TESTS,
         derived::TESTS,
+        derived_trust::TESTS,
         learn::TESTS,
         environment::TESTS,
         ports::TESTS,

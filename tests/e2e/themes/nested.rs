@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::programs::greeting;
 use crate::outcome::{Outcome, read_events};
-use crate::programs::{BWRAP, CURL, PYTHON, UNSHARE, curl, own, probe};
+use crate::programs::{CURL, PYTHON, curl, own, probe};
 use crate::tests;
 use crate::world::World;
 
@@ -21,25 +21,18 @@ tests![
     three_of_them_are_no_wider_than_the_narrowest needs [CURL],
     loopback_is_that_of_the_sandbox_around needs [CURL, PYTHON],
     the_outer_ones_listeners_are_no_ports_to_open needs [CURL],
-    sockets_of_the_sandbox_around_are_out_of_reach needs [PYTHON, UNSHARE],
-    programs_inside_use_their_own_sockets_as_ever needs [PYTHON],
-    a_socket_of_the_hosts_cannot_be_let_through_to_the_inner_one needs [],
-    below_a_supervisor_that_is_no_netbox_nothing_runs needs [PYTHON],
     a_proxy_inside_asks_the_outer_one_too needs [CURL],
     doctor_says_so needs [],
-    in_bwrap_with_a_network_it_works_as_ever needs [BWRAP, CURL],
-    in_bwrap_without_a_network_it_starts_and_reaches_nothing needs [BWRAP, CURL],
-    in_bwrap_without_a_network_in_a_netbox_it_starts_and_reaches_nothing needs [BWRAP, CURL],
 ];
 
 /// `netbox run FLAGS -- COMMAND`, to be run in another sandbox, and where its events are written.
-struct Inner {
-    words: Vec<String>,
-    events: PathBuf,
+pub(super) struct Inner {
+    pub(super) words: Vec<String>,
+    pub(super) events: PathBuf,
 }
 
 impl Inner {
-    fn new<A: AsRef<str>>(world: &World, flags: &[&str], command: &[A]) -> Self {
+    pub(super) fn new<A: AsRef<str>>(world: &World, flags: &[&str], command: &[A]) -> Self {
         let events = world.fresh_path("events");
         let mut words =
             vec![world.netbox_path().to_string_lossy().into_owned(), "run".to_owned(), "--no-config".to_owned()];
@@ -54,7 +47,7 @@ impl Inner {
     }
 
     /// Runs it in a netbox with these flags. The values are what came of both, with the events of each.
-    fn within(&self, world: &World, flags: &[&str]) -> (Outcome, Outcome) {
+    pub(super) fn within(&self, world: &World, flags: &[&str]) -> (Outcome, Outcome) {
         let outer = world.netbox(flags).exec(&self.words);
         let inner = Outcome {
             line: self.words.join(" "),
@@ -73,7 +66,7 @@ impl Inner {
     }
 }
 
-fn fetch(arguments: &[String]) -> Vec<String> {
+pub(super) fn fetch(arguments: &[String]) -> Vec<String> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     curl(&arguments).into_iter().map(str::to_owned).collect()
 }
@@ -261,89 +254,6 @@ fn the_outer_ones_listeners_are_no_ports_to_open(world: &World) {
     world.assert_untouched(mark, &host);
 }
 
-/// They may reach more than the inner sandbox does.
-fn sockets_of_the_sandbox_around_are_out_of_reach(world: &World) {
-    let folder = world.fresh_path("home");
-    std::fs::create_dir(&folder).expect("own folder");
-    let path = folder.join("socket").to_string_lossy().into_owned();
-    let connect = own(world, "python3", "unix.py", &["connect", "stream", &path]);
-    let deeper: Vec<String> = ["unshare", "--user", "--map-root-user", "--net"]
-        .map(str::to_owned)
-        .into_iter()
-        .chain(connect.clone())
-        .collect();
-    let script = "
-import socket, subprocess, sys
-server = socket.socket(socket.AF_UNIX)
-server.bind(sys.argv[1])
-server.listen()
-print('around', subprocess.run(sys.argv[2:], stdout=subprocess.PIPE, text=True).stdout)
-";
-    let listen = |command: &[String]| -> Vec<String> {
-        ["python3", "-c", script, &path].map(str::to_owned).into_iter().chain(command.iter().cloned()).collect()
-    };
-    // In the `/proc` that root has in there nobody maps the users of a namespace.
-    let clients = if world.identity.real_root { &[&connect][..] } else { &[&connect, &deeper] };
-    for client in clients {
-        world.netbox(&["--mode", "none"]).exec(&listen(client)).exits_with(0).says("around connected");
-        std::fs::remove_file(&path).expect("own folder");
-        let inner = Inner::new(world, &["--mode", "none"], client);
-        let outcome = world.netbox(&["--mode", "none"]).exec(&listen(&inner.words));
-        outcome.exits_with(0).says("around failed: EACCES");
-        std::fs::remove_file(&path).expect("own folder");
-    }
-}
-
-fn programs_inside_use_their_own_sockets_as_ever(world: &World) {
-    // In the `/proc` that root has in there it is not known by the number that it knows.
-    let of_root = ["streams_and_seqpackets", "the_longest_names", "abstract_names", "pairs"];
-    let facts = if world.identity.real_root { &of_root[..] } else { &[] };
-    let program = own(world, "python3", "own_unix.py", facts);
-    let bare = world.bare().exec(&program);
-    let (inner, _) = Inner::new(world, &["--mode", "none"], &program).within(world, &["--mode", "none"]);
-    assert_eq!(inner.exits_with(0).stdout(), bare.exits_with(0).stdout(), "{inner}");
-}
-
-fn a_socket_of_the_hosts_cannot_be_let_through_to_the_inner_one(world: &World) {
-    let path = world.fresh_path("home");
-    let _listener = std::os::unix::net::UnixListener::bind(&path).expect("a free name");
-    let inner = Inner::new(world, &["--unix-socket", &path.to_string_lossy()], &["echo", "it ran"]);
-    let outcome = world.netbox(&["--mode", "none"]).exec(&inner.words);
-    outcome.exits_with(125).does_not_say("it ran").complains("`--unix-socket` inside another netbox");
-}
-
-/// The kernel has room for one, and this one keeps no socket out of reach.
-fn below_a_supervisor_that_is_no_netbox_nothing_runs(world: &World) {
-    let script = "
-import ctypes, os, struct, sys
-libc = ctypes.CDLL(None, use_errno=True)
-# Traps a number that no system call has.
-code = [(0x20, 0, 0, 0), (0x15, 0, 1, 0xfff), (0x06, 0, 0, 0x7fc00000), (0x06, 0, 0, 0x7fff0000)]
-code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *line) for line in code))
-program = ctypes.create_string_buffer(struct.pack('HxxxxxxP', 4, ctypes.addressof(code)))
-there, told = os.pipe()
-back, known = os.pipe()
-child = os.fork()
-if child == 0:
-    assert libc.prctl(38, 1, 0, 0, 0) == 0
-    listener = libc.syscall(317, 1, 8, program)
-    assert listener >= 0, os.strerror(ctypes.get_errno())
-    os.write(told, bytes([listener]))
-    os.read(back, 1)
-    os.execvp(sys.argv[1], sys.argv[1:])
-number = os.read(there, 1)[0]
-assert libc.syscall(438, os.pidfd_open(child), number, 0) >= 0, os.strerror(ctypes.get_errno())
-os.write(known, b'.')
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-";
-    let inner = Inner::new(world, &["--mode", "none"], &["echo", "it ran"]);
-    let words: Vec<&str> =
-        ["python3", "-c", script].into_iter().chain(inner.words.iter().map(String::as_str)).collect();
-    let outcome = world.bare().exec(&words);
-    outcome.exits_with(125).does_not_say("it ran").complains("cannot supervise connects").complains("EBUSY");
-    outcome.complains("which is no netbox");
-}
-
 /// `netbox proxy serve`, beside its client in one sandbox.
 fn a_proxy_inside_asks_the_outer_one_too(world: &World) {
     let (listed, other) = (world.zone().host("nested-proxy"), world.zone().host("nested-proxy-other"));
@@ -372,51 +282,4 @@ fn doctor_says_so(world: &World) {
     let doctor = ["env", "NETBOX_ALLOW_WEAKER=proc", &*world.netbox_path().to_string_lossy(), "doctor"];
     let outcome = world.netbox(&["--mode", "none"]).exec(&doctor);
     outcome.exits_with(0).says("nested: this is inside another netbox").says("netbox can isolate here");
-}
-
-/// A sandbox that shows everything and takes nothing away but what is added.
-const BOX: [&str; 9] =
-    ["bwrap", "--dev-bind", "/", "/", "--unshare-user", "--unshare-pid", "--unshare-ipc", "--proc", "/proc"];
-
-fn in_bwrap_with_a_network_it_works_as_ever(world: &World) {
-    let (listed, other) = (world.zone().host("in-bwrap"), world.zone().host("in-bwrap-other"));
-    let client = fetch(&[listed.http("/"), other.http("/")]);
-    let inner = Inner::new(world, &["--allow", &listed.name], &client);
-    let words: Vec<&str> = BOX.into_iter().chain(inner.words.iter().map(String::as_str)).collect();
-    let mark = world.mark();
-    let outcome = world.bare().exec(&words);
-    outcome.exits_with(0).says(&greeting(&listed)).says("no rule allows this host");
-    world.assert_untouched(mark, &other);
-}
-
-fn reaches_nothing(outcome: &Outcome, inner: &Inner, host: &str, reason: &str) {
-    let events = read_events(&inner.events);
-    outcome.does_not_say("hello").says("it went on");
-    outcome.complains("there is no network here");
-    let failed =
-        events.iter().any(|event| event["event"] == "decision" && event["host"] == host && event["reason"] == reason);
-    assert!(failed, "no `{reason}` among {events:#?}: {outcome}");
-}
-
-fn in_bwrap_without_a_network_it_starts_and_reaches_nothing(world: &World) {
-    let host = world.zone().host("in-bwrap-alone");
-    let script = "curl -sS --max-time 30 --proxy http://127.0.0.1:61003 \"$0\"; echo it went on";
-    let inner = Inner::new(world, &["--allow", &host.name], &["sh", "-c", script, &host.http("/")]);
-    let words: Vec<&str> =
-        BOX.into_iter().chain(["--unshare-net"]).chain(inner.words.iter().map(String::as_str)).collect();
-    reaches_nothing(world.bare().exec(&words).exits_with(0), &inner, &host.name, "dns-failed");
-}
-
-fn in_bwrap_without_a_network_in_a_netbox_it_starts_and_reaches_nothing(world: &World) {
-    let host = world.zone().host("in-both");
-    let script = "curl -sS --max-time 30 --proxy http://127.0.0.1:61003 \"$0\"; echo it went on";
-    let flags = ["--allow", &host.name];
-    let inner = Inner::new(world, &flags, &["sh", "-c", script, &host.http("/")]);
-    // In root's there is no fresh `/proc` for bwrap either, and netbox needs that of its pid namespace.
-    let sandbox = if world.identity.real_root { &BOX[..4] } else { &BOX };
-    let inside = inner.words.iter().map(String::as_str);
-    let words: Vec<&str> = sandbox.iter().copied().chain(["--unshare-net"]).chain(inside).collect();
-    let mark = world.mark();
-    reaches_nothing(world.netbox(&flags).exec(&words).exits_with(0), &inner, &host.name, "unreachable");
-    world.assert_untouched(mark, &host);
 }
