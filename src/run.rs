@@ -281,9 +281,7 @@ fn lease(
 ) -> Result<Lease, Fault> {
     let copies = session::carried(listeners).map_err(fault("copy the listeners"))?;
     let attached = runtime.block_on(call.attach(&wish, &copies))?;
-    attached.grant.warnings.iter().for_each(|warning| {
-        voice.warn(format_args!("the service: {}", netbox_config::escaped(warning.as_bytes())));
-    });
+    via::tell(&attached.grant.warnings, voice);
     Ok(Lease::new(path, wish, attached, copies, voice))
 }
 

@@ -11,11 +11,16 @@ use serde::{Deserialize, Serialize};
 use crate::ceiling::Ceiling;
 use crate::compiled::Compiled;
 use crate::ech::{Ech, EchError};
+use crate::lint::cover;
 use crate::mode::{Mode, ModeError};
 use crate::policy::Policy;
+use crate::quote::quote;
 use crate::rule::Rule;
 use crate::rule_error::RuleError;
 use crate::source::Source;
+
+/// How many rules without effect are told of one by one.
+const MOST_TOLD: usize = 5;
 
 /// The policy that somebody asks for: the rules of all its layers, outermost first, each with where it was written.
 ///
@@ -137,8 +142,29 @@ impl AskedPolicy {
         let ech = self.ech.parse::<Ech>()?;
         let refuses = ech == Ech::Refuse || bounds.iter().any(|bound| bound.ech == Ech::Refuse);
         let ech = if refuses { Ech::Refuse } else { Ech::Allow };
-        Ok(Granted { policy: Policy::assemble(mode, allow, deny).within(ceilings).with_ech(ech), warnings })
+        let policy = Policy::assemble(mode, allow, deny).within(ceilings).with_ech(ech);
+        let binds = bounds.iter().any(|bound| !bound.deny.is_empty() || !bound.ceilings.is_empty());
+        if binds && mode != Mode::None {
+            warnings.extend(without_effect(&policy, bounds));
+        }
+        Ok(Granted { policy, warnings })
     }
+}
+
+/// Which of the rules that are asked for the bounds leave without effect: whoever wrote them counts on them. Those that had
+/// none in what was asked for are for whoever asks to tell.
+fn without_effect(policy: &Policy, bounds: &[Bound]) -> Vec<String> {
+    let of_bounds = |count: fn(&Bound) -> usize| bounds.iter().map(count).sum::<usize>();
+    let (deny, ceilings) = (of_bounds(|bound| bound.deny.len()), of_bounds(|bound| bound.ceilings.len()));
+    let before = Policy::assemble(policy.mode(), Vec::new(), policy.deny()[deny..].to_vec());
+    let before = before.within(policy.ceilings()[ceilings..].to_vec());
+    let lost = cover::lost(policy, &before);
+    let told = lost.iter().take(MOST_TOLD);
+    let told =
+        told.map(|(rule, why)| format!("{}: {} has no effect: {why}", rule.source(), quote(rule.text().as_bytes())));
+    let more = lost.len().saturating_sub(MOST_TOLD);
+    let more = (more > 0).then(|| format!("{more} further allow rules have no effect"));
+    told.chain(more).collect()
 }
 
 impl AskedRule {

@@ -4,7 +4,7 @@
 //! Lints decide nothing. Each has a stable id, a place, a sentence, and where there is one, the text that would be better.
 //! Errors of a file are shown the same way, so that a person sees one list ([`FileErrors::lints`]).
 
-mod cover;
+pub(crate) mod cover;
 mod errors;
 mod file;
 mod rules;

@@ -65,6 +65,15 @@ async fn fail_all(socket: tokio::net::UdpSocket) {
     }
 }
 
+/// Other descriptors for those listeners on which programs connect to what they want: names are still somebody else's.
+///
+/// # Errors
+/// No descriptor is left.
+pub fn copy_for_connections(listeners: &Listeners) -> io::Result<Listeners> {
+    let Listeners { capture, explicit, .. } = copy(listeners)?;
+    Ok(Listeners { capture, explicit, ..Listeners::default() })
+}
+
 /// Other descriptors for the listeners, which whoever carries them may get.
 ///
 /// # Errors

@@ -114,6 +114,17 @@ impl Flows {
         self.live.accepting.load(Ordering::SeqCst) == 0 && self.count() == 0
     }
 
+    /// Waits until no more may come.
+    pub(crate) async fn closed(&self) {
+        loop {
+            let told = self.live.emptied.notified();
+            if self.live.accepting.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            told.await;
+        }
+    }
+
     /// Waits until there is none, and none may come.
     pub(crate) async fn end(&self) {
         loop {

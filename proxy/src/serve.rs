@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::flow::Accepting;
 use crate::original_destination::{Capture, original_destination};
 use crate::published::Published;
 use crate::service::credentials::Entrance;
@@ -106,12 +107,12 @@ pub async fn serve(session: Arc<Session>, listeners: Listeners) -> io::Result<()
 /// # Errors
 ///
 /// As [`serve`].
-pub async fn serve_until(
+pub fn serve_until(
     session: Arc<Session>,
     listeners: Listeners,
     stop: impl Future<Output = ()>,
-) -> io::Result<()> {
-    serve_while_open(session, listeners, pending(), stop).await
+) -> impl Future<Output = io::Result<()>> {
+    serve_while_open(session, listeners, pending(), stop)
 }
 
 /// The same for listeners that may be closed while the session goes on: once `closed` is done, no more is accepted, and the
@@ -120,14 +121,25 @@ pub async fn serve_until(
 /// # Errors
 ///
 /// As [`serve`].
-pub async fn serve_while_open(
+pub fn serve_while_open(
     session: Arc<Session>,
     listeners: Listeners,
     closed: impl Future<Output = ()>,
     stop: impl Future<Output = ()>,
-) -> io::Result<()> {
-    // From before anything is accepted: whoever waits until nothing is open shall not miss what waits here.
+) -> impl Future<Output = io::Result<()>> {
+    // From before anything is accepted, and before this is polled: whoever waits until nothing is open, or until nothing more
+    // is accepted, shall not miss what waits here.
     let accepting = session.flows.accepting();
+    carry(session, listeners, accepting, closed, stop)
+}
+
+async fn carry(
+    session: Arc<Session>,
+    listeners: Listeners,
+    accepting: Accepting,
+    closed: impl Future<Output = ()>,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
     let mut names = JoinSet::new();
     for socket in listeners.dns_udp {
         socket.set_nonblocking(true)?;

@@ -196,7 +196,13 @@ impl Session {
         let _ = self.draining.subscribe().wait_for(|draining| *draining).await;
     }
 
-    /// The same, and a moment more: whoever connected just before may be about to say what it wants.
+    /// Waits until no more connections are taken, and those that had connected before have been.
+    pub(crate) async fn closed(&self) {
+        self.drained().await;
+        self.flows.closed().await;
+    }
+
+    /// Until no more connections are taken, and a moment more: whoever connected just before may be about to say what it wants.
     pub(crate) async fn drained_in_silence(&self) {
         self.drained().await;
         tokio::time::sleep(FIRST_WORD).await;

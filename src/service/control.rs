@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use netbox_config::{AskedPolicy, Granted, Mode, Policy};
+use netbox_config::{AskedPolicy, Granted, Policy};
 use netbox_launcher::peer::{self, Namespace};
 use netbox_proxy::events::{Events, Outlet, Relay, SessionId, Start};
 use netbox_proxy::facts::{Facts, Listening};
@@ -27,9 +27,9 @@ use netbox_proxy::quota::Quota;
 use netbox_proxy::service::attach::{self, Host, Lane, Peer, REQUEST_DEADLINE, UserNamespace};
 use netbox_proxy::service::channel::{self, ChannelError, Receiver, Sender};
 use netbox_proxy::service::handed::Networks;
-use netbox_proxy::service::registry::Registry;
+use netbox_proxy::service::registry::{Asking, Registry, Tenant};
 use netbox_proxy::service::wire::What::{Attach, Drain, Reload, Status, Watch};
-use netbox_proxy::service::wire::{Attach as Request, LONGEST, Refused, RefusedFor, Told, What, encode};
+use netbox_proxy::service::wire::{LONGEST, Refused, RefusedFor, Told, What, encode};
 use netbox_proxy::share::Held;
 use netbox_proxy::{Listeners, Outer, Session};
 use tokio::net::{UnixListener, UnixStream};
@@ -173,24 +173,33 @@ impl Control {
         // After they are in force, and before anybody is looked for: who joins meanwhile sees one or the other.
         self.generation.fetch_add(1, Ordering::SeqCst);
         let tenants = self.service.registry().tenants();
-        let asked = tenants.iter().filter_map(|(_, tenant)| Some((tenant.asked.as_ref()?, &tenant.session)));
-        asked.map(|((peer, asked), session)| self.grant_again(peer, asked, session)).sum()
+        tenants.iter().map(|(_, tenant)| self.grant_again(tenant)).sum()
     }
 
-    /// Puts what a user is granted now in the place of what it was. How many connections that ends.
-    fn grant_again(&self, peer: &Peer, asked: &AskedPolicy, session: &Session) -> usize {
+    /// Puts what a sandbox is granted now in the place of what it was, and tells its client, if that is something else. How
+    /// many connections that ends.
+    fn grant_again(&self, tenant: &Tenant) -> usize {
+        let Tenant { asked: Some(Asking { peer, policy: asked, outbox }), session, .. } = tenant else { return 0 };
         let granted = block_in_place(|| self.grants().held(peer)).and_then(|held| {
             session.quota().set(&held.limits);
             self.service.registry().user(peer.uid).set(&held.user_limits);
             let granted = asked.grant(std::slice::from_ref(&held.bound));
             granted.map_err(|error| Refused::new(RefusedFor::Malformed, error.to_string()))
         });
-        let nothing = || Policy::new(Mode::None, Vec::new(), Vec::new());
-        match granted.map(|granted| granted.policy).or_else(|_| nothing()) {
-            Ok(policy) => session.replace_policy(Arc::new(policy)),
-            // A policy without rules has none that is wrong.
-            Err(_) => 0,
+        let (policy, told) = match granted {
+            Ok(Granted { policy, warnings }) => {
+                let (digest, mode) = (policy.digest(), policy.mode().to_string());
+                (policy, Told::Granted { policy: digest, mode, warnings })
+            }
+            Err(Refused { text, .. }) => (Policy::closed(), Told::Revoked { text }),
+        };
+        let is_new = policy.digest() != session.policy().digest();
+        let ended = session.replace_policy(Arc::new(policy));
+        if is_new {
+            // A client that does not read is given up by whoever converses with it.
+            let _ = outbox.say(&told);
         }
+        ended
     }
 
     fn grants(&self) -> Arc<Grants> {
@@ -335,14 +344,15 @@ impl Host for Control {
         self.generation.load(Ordering::SeqCst)
     }
 
-    fn joined(&self, peer: &Peer, attach: &Request, session: &Session, generation: u64) {
+    fn joined(&self, tenant: &Tenant, generation: u64) {
         if self.generation() != generation {
-            self.grant_again(peer, &attach.policy, session);
+            self.grant_again(tenant);
         }
+        let Tenant { asked: Some(Asking { peer, .. }), session, name, .. } = tenant else { return };
         // Here alone: the client tells its own beginning.
         let policy = session.policy();
         let start = Start {
-            argv0: attach.argv0.clone(),
+            argv0: name.clone(),
             mode: policy.mode(),
             policy: policy.digest(),
             walls: vec!["proxy".to_owned()],

@@ -12,6 +12,7 @@
 //! 3. **Hold** ([`lease`]): the connection is the lease, for both sides. When the service is gone there is no network
 //!    until it is back; when it refuses, the run is over.
 
+mod conversation;
 pub mod judge;
 pub mod lease;
 
@@ -36,6 +37,7 @@ use nix::sys::time::TimeVal;
 use tokio::time::timeout;
 
 use crate::policy::{self, shown};
+use crate::say::Voice;
 use crate::{cli, variables};
 
 /// How long the service may take for an answer to a request.
@@ -85,6 +87,13 @@ fn worded(text: &str) -> String {
         "" => "it does not say why".to_owned(),
         text => netbox_config::escaped(text.as_bytes()).to_string(),
     }
+}
+
+/// Tells what the service has to say about what it granted.
+pub fn tell(warnings: &[String], voice: Voice) {
+    warnings.iter().for_each(|warning| {
+        voice.warn(format_args!("the service: {}", netbox_config::escaped(warning.as_bytes())));
+    });
 }
 
 /// The path that the flag, or else the environment, gives.

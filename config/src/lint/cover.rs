@@ -128,25 +128,40 @@ fn shadowed(rules: &Rules<'_>) -> Vec<Lint> {
 
 /// Allow rules all of whose targets are denied.
 pub(super) fn dead(policy: &Policy) -> Vec<Lint> {
-    let deny = Rules::new(Side::Deny, policy.deny().iter().collect());
-    without_effect(policy.allow(), &DEAD_RULE, |rule| {
-        let denying: Vec<_> = deny.covering(rule.pattern()).take(COMPARED).map(|place| deny.rules[place]).collect();
-        let all = rule.allowed_ports().is_covered_by(denying.iter().map(|rule| deny.ports(rule)));
-        let by = denying.first().filter(|_| all)?;
-        Some(format!("{} ({}) denies all of it", quote(by.text().as_bytes()), by.source()))
-    })
+    without_effect(policy.allow(), &DEAD_RULE, denied(policy))
 }
 
 /// Allow rules that have no target inside some ceiling.
 pub(super) fn outside_ceilings(policy: &Policy) -> Vec<Lint> {
-    let reaches: Vec<_> = policy.ceilings().iter().map(Reach::new).collect();
-    if reaches.is_empty() {
-        return Vec::new();
+    without_effect(policy.allow(), &OUTSIDE_CEILING, outside(policy))
+}
+
+/// The allow rules that have no effect in a policy and had one in `before`, with the reason.
+pub(crate) fn lost<'p>(policy: &'p Policy, before: &Policy) -> Vec<(&'p Rule, String)> {
+    let (is_denied, is_outside) = (denied(policy), outside(policy));
+    let (was_denied, was_outside) = (denied(before), outside(before));
+    let lost = policy.allow().iter().filter_map(|rule| Some((rule, is_denied(rule).or_else(|| is_outside(rule))?)));
+    lost.filter(|(rule, _)| was_denied(rule).or_else(|| was_outside(rule)).is_none()).collect()
+}
+
+/// Why all of a rule is denied, if it is.
+fn denied<'p>(policy: &'p Policy) -> impl Fn(&Rule) -> Option<String> + 'p {
+    let deny = Rules::new(Side::Deny, policy.deny().iter().collect());
+    move |rule| {
+        let denying: Vec<_> = deny.covering(rule.pattern()).take(COMPARED).map(|place| deny.rules[place]).collect();
+        let all = rule.allowed_ports().is_covered_by(denying.iter().map(|rule| deny.ports(rule)));
+        let by = denying.first().filter(|_| all)?;
+        Some(format!("{} ({}) denies all of it", quote(by.text().as_bytes()), by.source()))
     }
-    without_effect(policy.allow(), &OUTSIDE_CEILING, |rule| {
+}
+
+/// Why all of a rule is outside a ceiling, if it is.
+fn outside<'p>(policy: &'p Policy) -> impl Fn(&Rule) -> Option<String> + 'p {
+    let reaches: Vec<_> = policy.ceilings().iter().map(Reach::new).collect();
+    move |rule| {
         let reach = reaches.iter().find(|reach| !reach.may_meet(rule))?;
         Some(format!("all of it is outside the ceiling at {}", reach.ceiling.source()))
-    })
+    }
 }
 
 /// A lint for each rule of which `why` gives a reason, and one for each use of a preset none of whose rules is without.

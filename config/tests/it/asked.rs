@@ -109,6 +109,32 @@ fn a_rule_keeps_its_place_and_a_deny_of_the_owner_comes_first() {
 }
 
 #[test]
+fn rules_that_the_owner_leaves_without_effect_are_said() {
+    let source = |text: &str| Source::Asked(text.into());
+    let rule = |text: &str, at: &str| Rule::parse_deny(text, source(at)).unwrap();
+    let bound = Bound {
+        deny: vec![rule("evil.example.com", "config.toml:2:9")],
+        ceilings: vec![Ceiling::new(source("config.toml:4:11"), vec![rule("*.example.com", "config.toml:4:12")])],
+        ..Bound::default()
+    };
+    let asked = ask(r#"{"mode":"allowlist","ech":"allow","allow":[{"rule":"good.example.com","at":"--allow"},
+            {"rule":"evil.example.com","at":"--allow"},{"rule":"example.org","at":"netbox.toml:3:10 via @web"},
+            {"rule":"own.example.org","at":"--allow"}],
+            "deny":[{"rule":"own.example.org","at":"--deny"}]}"#);
+    let said = [
+        "--allow: `evil.example.com` has no effect: `evil.example.com` (config.toml:2:9) denies all of it",
+        "netbox.toml:3:10 via @web: `example.org` has no effect: all of it is outside the ceiling at config.toml:4:11",
+    ];
+    // Of the last one, whoever asks knows.
+    assert_eq!(asked.grant(std::slice::from_ref(&bound)).unwrap().warnings, said);
+    assert!(asked.grant(&[Bound::default()]).unwrap().warnings.is_empty());
+    let many: Vec<_> = (0..9).map(|n| format!(r#"{{"rule":"{n}.example.org","at":"--allow"}}"#)).collect();
+    let asked = ask(&format!(r#"{{"mode":"allowlist","ech":"allow","allow":[{}]}}"#, many.join(",")));
+    let warnings = asked.grant(&[bound]).unwrap().warnings;
+    assert_eq!((warnings.len(), &*warnings[5]), (6, "4 further allow rules have no effect"));
+}
+
+#[test]
 fn a_mode_that_is_too_wide_is_narrowed_and_said() {
     let asked = ask(r#"{"mode":"open","ech":"allow"}"#);
     let bound = |mode, ech| Bound { mode: Some((mode, Source::Flag("config.toml:1:1"))), ech, ..Bound::default() };

@@ -28,7 +28,7 @@ use tokio::time::{sleep, timeout};
 use super::channel::{ChannelError, Receiver, Sender};
 use super::handed::{self, HandedOver, Networks};
 use super::outlet::Outbox;
-use super::registry::{Claim, MOST_OF_REQUESTS, NoClaim, Registry, Tenant, TenantKind};
+use super::registry::{Asking, Claim, MOST_OF_REQUESTS, NoClaim, Registry, Tenant, TenantKind};
 use super::wire::{Asker, Attach, LONGEST, LONGEST_ATTACH, NamesUsed, Refused, RefusedFor, Said, Sums, Told, encode};
 use crate::budget::{Allowance, Budget};
 use crate::callers::{Callers, Connect};
@@ -104,7 +104,7 @@ pub trait Host: Send + Sync {
 
     /// A sandbox is carried from now on that was granted something when the number was that one: whatever has changed since
     /// is made up for.
-    fn joined(&self, peer: &Peer, attach: &Attach, session: &Session, generation: u64);
+    fn joined(&self, tenant: &Tenant, generation: u64);
 
     /// A session of this policy, which is still to be shared; its own listeners are these.
     fn session(&self, peer: &Peer, policy: Arc<Policy>, events: Events, listeners: &Listeners) -> Session;
@@ -244,19 +244,21 @@ async fn carry(
     }
     begin_after(&mut session, attach.names);
     let session = Arc::new(session);
-    let _registration = host.registry().enter(Tenant {
-        kind: TenantKind::Sandbox,
-        uid: Some(peer.uid),
-        pid: Some(peer.pid),
-        name: attach.argv0.clone(),
-        asked: Some((peer.clone(), attach.policy.clone())),
-        session: Arc::clone(&session),
-        since: SystemTime::now(),
-    });
-    host.joined(peer, &attach, &session, generation);
+    // Before anybody can grant something else, who tells of it afterwards.
     let (mode, warnings) = (policy.mode().to_string(), granted.warnings);
     let unread = |_| Refused::new(RefusedFor::Limit, "the answers are not read");
     outbox.say(&Told::Granted { policy: policy.digest(), mode, warnings }).map_err(unread)?;
+    let asked = Asking { peer: peer.clone(), policy: attach.policy, outbox: Arc::clone(&outbox) };
+    let registration = host.registry().enter(Tenant {
+        kind: TenantKind::Sandbox,
+        uid: Some(peer.uid),
+        pid: Some(peer.pid),
+        name: attach.argv0,
+        asked: Some(asked),
+        session: Arc::clone(&session),
+        since: SystemTime::now(),
+    });
+    host.joined(registration.tenant(), generation);
 
     let lane = host.lane(peer)?;
     let copies = if lane.is_users_own { listeners.copies() } else { Ok(Vec::new()) };
@@ -289,6 +291,8 @@ async fn converse(
     let mut departed = Some(departed);
     let mut delivered = pin!(outbox.deliver(sender, || sums(session)));
     let budget = Budget::new(MESSAGES);
+    let mut drained = pin!(session.closed());
+    let mut is_draining = false;
     loop {
         tokio::select! {
             // The client does not read, or is gone: what it says next is not heard any more.
@@ -308,6 +312,12 @@ async fn converse(
             true = async { ends.wait_for(|ends| *ends).await.is_ok() }, if departed.is_some() => {
                 served.end().await;
                 break;
+            }
+            // What had connected before has been taken: what connects from now on is the client's.
+            () = &mut drained, if !is_draining => {
+                is_draining = true;
+                let unread = |_| Refused::new(RefusedFor::Limit, "the answers are not read");
+                outbox.say(&Told::Draining {}).map_err(unread)?;
             }
             frame = receiver.receive(LONGEST) => {
                 let frame = match frame {

@@ -42,7 +42,7 @@ pub struct HandedOver {
 /// One is something else than it is said to be, or is no socket of a sandbox.
 pub fn check(handed: Vec<(Handed, OwnedFd)>, networks: &Networks) -> Result<HandedOver, Refused> {
     // Whoever handed them over goes on holding them.
-    let mut listeners = Listeners { shared: true, ..Listeners::default() };
+    let mut listeners = Listeners::default();
     let (mut network, mut user_namespace) = (None, None);
     for (place, (kind, descriptor)) in handed.into_iter().enumerate() {
         let refused = |what: String| Refused::new(RefusedFor::Descriptors, format!("descriptor {place} {what}"));

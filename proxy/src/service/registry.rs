@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use netbox_config::AskedPolicy;
 
 use super::attach::Peer;
+use super::outlet::Outbox;
 use crate::metrics::{Label, MOST_LABELS, Reading};
 use crate::quota::Quota;
 use crate::session::Session;
@@ -57,12 +58,22 @@ pub struct Tenant {
     pub pid: Option<i32>,
     /// What it calls itself: the first word of a sandbox's command, the name of a role. Text of any kind.
     pub name: String,
-    /// What a sandbox asked for, and as whom, so that what it is granted can be found anew.
-    pub asked: Option<(Peer, AskedPolicy)>,
+    /// What a sandbox asked for, so that what it is granted can be found anew.
+    pub asked: Option<Asking>,
     /// See there.
     pub session: Arc<Session>,
     /// When it came.
     pub since: SystemTime,
+}
+
+/// What a sandbox asked for.
+pub struct Asking {
+    /// As whom.
+    pub peer: Peer,
+    /// The policy.
+    pub policy: AskedPolicy,
+    /// Where its client is told what holds.
+    pub outbox: Arc<Outbox>,
 }
 
 /// Which kind of tenant.
@@ -81,6 +92,7 @@ pub enum TenantKind {
 #[must_use = "dropped, the tenant is carried no more"]
 pub struct Registration {
     number: u64,
+    tenant: Arc<Tenant>,
     registry: Registry,
 }
 
@@ -131,9 +143,10 @@ impl Registry {
         let mut tables = self.tables();
         let number = tables.next;
         tables.next += 1;
-        tables.tenants.insert(number, Arc::new(tenant));
+        let tenant = Arc::new(tenant);
+        tables.tenants.insert(number, Arc::clone(&tenant));
         drop(tables);
-        Registration { number, registry: self.clone() }
+        Registration { number, tenant, registry: self.clone() }
     }
 
     /// All of them, in the order in which they came, each with its number.
@@ -208,6 +221,12 @@ impl Registration {
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// The tenant.
+    #[must_use]
+    pub fn tenant(&self) -> &Tenant {
+        &self.tenant
     }
 }
 

@@ -11,6 +11,7 @@
 //!                                    ◀──   granted {…}  or  refused {reason, text} and the end
 //! judge, connected, failed, refused-udp ▶
 //!                                    ◀──   verdict, event, sums
+//!                                    ◀──   granted or revoked, after a reload; draining
 //! end                                ──▶   everything that was sent is delivered
 //!                                    ◀──   summary {…} and the end
 //! ```
@@ -196,7 +197,7 @@ pub struct Asker {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Told {
-    /// The sandbox is carried from now on.
+    /// The sandbox is carried from now on, by this policy. Told again when another one holds.
     Granted {
         /// The digest of the policy that holds.
         policy: String,
@@ -235,12 +236,13 @@ pub enum Told {
         /// What was done, in words.
         text: String,
     },
-    /// The service's owner has ended this sandbox's lease. The last frame.
+    /// Nothing is granted any more. The sandbox is carried on, without network, until something is granted again.
     Revoked {
         /// Why, in words.
         text: String,
     },
-    /// The service will end: what is open may go on for a while, and what is new is another one's.
+    /// The service takes no more connections: what is open may go on for a while, and what is new is the client's to turn
+    /// away.
     Draining {},
 }
 

@@ -133,6 +133,12 @@ fn a_ceiling_of_the_user_bounds_what_is_asked_for(world: &World) {
     let flags = ["--allow", &inside.name, "--allow", &outside.name];
     let outcome = service.netbox(&flags).exec(&client);
     outcome.says("hello service-inside").says("HTTP/1.1 403").allowed(&inside.name, 80, "listed");
+    // Whoever wrote the rule counts on it.
+    outcome.complains(&format!(
+        "netbox: warning: the service: --allow: `{}` has no effect: all of it is outside the ceiling at {}:2:1\n",
+        outside.name,
+        file.display()
+    ));
     outcome.refused(&outside.name, 80, "denied");
     world.assert_untouched(mark, &outside);
     // What is asked for beyond it is not granted, and that is said.

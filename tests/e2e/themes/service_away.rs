@@ -23,6 +23,7 @@ tests![
     while_the_service_is_away_nothing_hangs needs [CURL, PYTHON],
     a_kill_under_load_leaves_no_network_and_no_orphan needs [CURL],
     a_service_that_ends_in_order_is_one_that_is_away needs [CURL],
+    a_service_that_is_about_to_end_is_one_that_is_away_for_what_is_new needs [CURL, PYTHON],
     a_service_that_refuses_the_next_lease_ends_the_run needs [CURL],
     a_run_ends_as_ever_while_the_service_is_away needs [],
     a_service_that_dies_at_the_end_of_a_run_is_no_failure needs [],
@@ -193,6 +194,47 @@ fn a_service_that_ends_in_order_is_one_that_is_away(world: &World) {
     let outcome = running.finish();
     assert_eq!(outcome.exits_with(0).event("exit")["allowed"], 2, "{outcome}");
     assert_eq!(outcome.events_of("close").len(), 2, "{outcome}");
+}
+
+fn a_service_that_is_about_to_end_is_one_that_is_away_for_what_is_new(world: &World) {
+    let host = world.zone().host("service-drains");
+    let service = Service::start(world, &[]);
+    let [answered, other] = ["80", "5432"].map(|port| probe(world, &["tcp", &host.name, port, "hello"]).join(" "));
+    let asking = r#"curl --silent --output /dev/null --write-out "$number: %{http_code} %{exitcode}\n" "$0""#;
+    let script = format!(
+        "curl --no-buffer --silent \"$1\" & while read number; do case $number in answered) {answered};; other) {other};; \
+         *) {asking};; esac; done; wait"
+    );
+    let (url, stream) = (host.http("/"), host.http("/events?gate=service-drains"));
+    let allow = format!("{},{}", host.name, host.port(5432));
+    let mut running = service.netbox(&["--allow", &allow]).stdin_open().start(&["sh", "-c", &script, &url, &stream]);
+    running.wait_for_stdout("data: first\n");
+    ask(&mut running, "first", "200 0");
+    let socket = service.socket().to_owned();
+    service.running().signal(Signal::SIGTERM);
+    running.wait_for_stderr("is about to end: what is open may finish");
+    let mark = world.mark();
+    // Names are still looked up.
+    running.write(b"answered\n");
+    running.wait_for_stdout("reset\n");
+    running.write(b"other\n");
+    running.wait_for_stdout("failed: ENETUNREACH\n");
+    assert!(world.arrivals_at(mark, host.v4().into()).is_empty(), "nobody gets there");
+    assert!(!service.running().has_ended());
+    world.gates().open("service-drains");
+    running.wait_for_stdout("data: second");
+    service.finish().exits_with(0);
+    let next = Service::start_at(world, &socket, &[]);
+    running.wait_for_stderr("warning: the service is back");
+    ask(&mut running, "third", "200 0");
+    let outcome = running.finish();
+    let said = outcome.exits_with(0).stderr();
+    assert_eq!(
+        said.matches("warning: the service").count(),
+        2,
+        "once that it ends, and once that it is back: {outcome}"
+    );
+    next.stop().exits_with(0);
 }
 
 /// Somebody with the right to the place listens there, and refuses.

@@ -123,6 +123,9 @@ fn a_ceiling_that_is_lowered_binds_sandboxes_that_are_attached(world: &World) {
     write(&file, &table(&format!("\"{}\"", kept.name)));
     ask(world, &service, &["reload"]).exits_with(0).complains("1 connection revoked");
     let outcome = running.finish();
+    let lost =
+        format!("warning: the service: --allow: `{}` has no effect: all of it is outside the ceiling", gone.name);
+    outcome.complains("warning: the service has changed what it grants\n").complains(&lost);
     outcome.exits_with(0).does_not_say("ended 0").says("200\n");
     assert_eq!(outcome.events_of("close")[0]["end"], "revoked", "{outcome}");
     world.gates().open("lowered-gone");

@@ -42,7 +42,7 @@ impl Host for Here {
         0
     }
 
-    fn joined(&self, _: &Peer, _: &Attach, _: &Session, generation: u64) {
+    fn joined(&self, _: &Tenant, generation: u64) {
         assert_eq!(generation, 0);
     }
 
@@ -213,6 +213,32 @@ async fn sums_come_without_being_asked_for_and_lines_only_where_they_are_wanted(
     ask(&listener, "example.org").await;
     let Some(Told::Sums(sums)) = client.told().await else { panic!("no sums") };
     assert_eq!(sums.denied, 1);
+}
+
+#[tokio::test]
+async fn a_client_is_told_when_no_more_connections_are_taken_and_what_is_open_goes_on() {
+    let host = Arc::new(Here::new());
+    let (mut client, listener, _served) = attached(&host, &request(&["example.com"])).await;
+    let mut open = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    open.write_all(b"CONNECT example.org:443 HTTP/1.1\r\n").await.unwrap();
+    let [(_, tenant)] = &host.registry.tenants()[..] else { panic!("one tenant") };
+    tenant.session.drain();
+    assert_eq!(client.told_next().await, Told::Draining {});
+    // What connects now is the client's, who has the listener too.
+    let new = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (taken, _) = listener.accept().unwrap();
+    assert_eq!(taken.peer_addr().unwrap(), new.local_addr().unwrap());
+    open.write_all(b"Host: example.org:443\r\n\r\n").await.unwrap();
+    let mut answer = vec![0; 12];
+    open.read_exact(&mut answer).await.unwrap();
+    assert_eq!(answer, b"HTTP/1.1 403");
+    client.say(Said::End {}).await;
+    loop {
+        match client.told_next().await {
+            Told::Event { .. } => {}
+            told => break assert!(matches!(told, Told::Summary { .. }), "{told:?}"),
+        }
+    }
 }
 
 #[tokio::test]
