@@ -43,15 +43,14 @@ mod weaker;
 use std::panic::catch_unwind;
 use std::process::ExitCode;
 
-use clap::Parser;
-
 /// What was typed has no meaning.
 const USAGE: u8 = 2;
 /// Netbox itself failed, or the command did not run.
 const FAILED: u8 = 125;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::try_parse().unwrap_or_else(|error| usage::explain(error).exit());
+    let words: Vec<_> = std::env::args_os().collect();
+    let cli = cli::Cli::read(&words).unwrap_or_else(|error| usage::explain(error).exit());
     // A fault of ours must not look like the command's own exit code.
     let code = catch_unwind(|| match cli.command {
         cli::Command::Run(arguments) => run::run(arguments),

@@ -218,6 +218,7 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
     if policy.mode() != Mode::None && !netbox_proxy::facts::has_network() {
         voice.warn(NO_NETWORK);
     }
+    let names = session::names(Arc::clone(&policy));
     let runtime = runtime().map_err(fault("start the proxy"))?;
     let (sandbox, listeners) = embryo.deliver()?;
     let lease = match (call, via) {
@@ -247,7 +248,7 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
         pid: sandbox.pid().and_then(|pid| u32::try_from(pid).ok()).unwrap_or_default(),
     });
     let doors = session::Doors { host: &ports, published };
-    let carrier = Carrier { policy, lease };
+    let carrier = Carrier { names, lease };
     let keeping = sandbox.has_terminal().then(say::keep);
     let ended = runtime.block_on(session::hold(sandbox, listeners, doors, carrier, events.clone(), arguments.timeout));
     // The sandbox is gone, and the terminal is the person's.

@@ -87,8 +87,8 @@ pub async fn hold(
 
 /// Who carries the connections of the sandbox.
 pub struct Carrier {
-    /// The policy, as it was asked for here.
-    pub policy: Arc<Policy>,
+    /// The policy, as it was asked for here, and how names are looked up.
+    pub names: Names,
     /// The shared service's lease, where it is that one. The ports of the two loopbacks are this process's in any case.
     pub lease: Option<Lease>,
 }
@@ -98,7 +98,7 @@ async fn join(
     sandbox: &mut Sandbox,
     listeners: Listeners,
     doors: Doors<'_>,
-    Carrier { policy, lease }: Carrier,
+    Carrier { names, lease }: Carrier,
     events: Events,
     timeout: Option<Duration>,
 ) -> Result<Ended, Failed> {
@@ -106,7 +106,7 @@ async fn join(
     let outer = sandbox.is_nested().then(outer::around);
     let own = [listeners.addresses(), published::addresses(&doors.published), outer::doors(outer)].concat();
     let facts = Facts::new(own);
-    let mut session = Session::new(Arc::new(names(policy)), events, facts);
+    let mut session = Session::new(Arc::new(names), events, facts);
     session.limits = session.limits.with_room_for(session.limits.connections, netbox_launcher::descriptor_limit());
     session.callers = connects::callers(&session.events);
     session.caught_ports = listeners.caught_ports();

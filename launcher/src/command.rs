@@ -13,9 +13,9 @@
 //!    namespace, which owns nothing but the copy of the mounts: enough for chown and for changing to another user, not
 //!    for networks.
 //! 4. [`come_under_supervision`]: the system-call filter, last, since the steps before use what it forbids. Its listener
-//!    goes to netbox by way of pid 1, and the supervision is proved. Inside another netbox, that one's supervision is asked
-//!    for a wall instead.
-//! 5. `exec`. Until then any error is reported to pid 1 over the channel, which `exec` closes.
+//!    goes to netbox, and the supervision is proved. Inside another netbox, that one's supervision is asked for a wall
+//!    instead.
+//! 5. `exec`, at the word. Until then any error is reported to pid 1 over the channel, which `exec` closes.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -79,8 +79,8 @@ pub struct Spec {
 }
 
 /// Becomes the command, or reports why not and returns.
-pub(crate) fn become_command(spec: &Spec, nested: bool, mask: &SigSet, channel: &Channel) {
-    let report = match prepare(spec, nested, mask, channel) {
+pub(crate) fn become_command(spec: &Spec, nested: bool, mask: &SigSet, channel: &Channel, supervisor: &Channel) {
+    let report = match prepare(spec, nested, mask, channel, supervisor) {
         Err(failure) => Report::Failed(failure),
         Ok(errno) => Report::NotExecuted(errno as i32),
     };
@@ -89,14 +89,24 @@ pub(crate) fn become_command(spec: &Spec, nested: bool, mask: &SigSet, channel: 
 }
 
 /// Everything up to `exec`; its error is the value, because all before it went well.
-fn prepare(spec: &Spec, nested: bool, mask: &SigSet, channel: &Channel) -> Result<Errno, Failure> {
+fn prepare(
+    spec: &Spec,
+    nested: bool,
+    mask: &SigSet,
+    channel: &Channel,
+    supervisor: &Channel,
+) -> Result<Errno, Failure> {
     enter_nested_user_namespace(channel)?;
     leave_the_keyring()?;
     chdir(&spec.directory).at(Step::WorkingDirectory, &format!("`{}`", spec.directory.display()))?;
     drop_privileges()?;
-    come_under_supervision(nested, channel)?;
+    come_under_supervision(nested, supervisor)?;
     sys::close_from_on_exec(3).at(Step::Privileges, "closing descriptors")?;
     spec.passed.iter().try_for_each(|fd| sys::keep_on_exec(*fd)).at(Step::Privileges, "keeping descriptors")?;
+    match channel.next_order().at(Step::Fork, "the channel to pid 1")? {
+        Some(Order::Go { .. }) => {}
+        _ => return Err(Failure::outcome(Step::Fork, "pid 1 did not give the word")),
+    }
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(mask), None).at(Step::Privileges, "the signal mask")?;
     Ok(match exec(spec) {
         Err(errno) => errno,
@@ -161,13 +171,13 @@ fn leave_the_keyring() -> Result<(), Failure> {
     }
 }
 
-fn come_under_supervision(nested: bool, channel: &Channel) -> Result<(), Failure> {
+fn come_under_supervision(nested: bool, supervisor: &Channel) -> Result<(), Failure> {
     if nested {
         system_call_filter::load_below_another()?;
         return supervisor::ask_for_a_wall();
     }
     let listener = system_call_filter::load()?;
-    channel.report(&Report::Listener, &[listener.as_raw_fd()]).at(Step::UnixSockets, "the channel to pid 1")?;
+    supervisor.report(&Report::Listener, &[listener.as_raw_fd()]).at(Step::UnixSockets, "the channel to netbox")?;
     // If netbox went away now, the next call would fail rather than wait.
     drop(listener);
     supervisor::prove()

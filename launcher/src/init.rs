@@ -1,11 +1,13 @@
 //! Pid 1 of the sandbox.
 //!
 //! Theory of operation. Born by `clone3` as a copy of netbox, in a user, network, mount, pid and ipc namespace of its
-//! own, it builds the sandbox from inside, proves it, hands the listeners out, and waits for the word. Then it starts
-//! the command one user namespace below and becomes a plain init: it reaps, passes signals on, and ends with the
+//! own, it builds the sandbox from inside: the mounts first, then the network, which it proves. In between it makes the
+//! command's process, one user namespace below, which gets ready meanwhile. The listeners go out to netbox. At netbox's word
+//! the command's process executes the program, and pid 1 becomes a plain init: it reaps, passes signals on, and ends with the
 //! command. When it ends, for whatever reason, the kernel kills every process of the pid namespace.
 //!
-//! Stages: [`tie_to_netbox`], [`build`], [`hand_over`], [`start_command`], [`supervise`].
+//! Stages: [`tie_to_netbox`], [`build`], [`make_command`], [`network::set_up`], [`hand_over`], [`start_command`],
+//! [`supervise`].
 //!
 //! It never runs anything of the user's and keeps nothing of the host's: no descriptor but the channel to netbox. It is
 //! not dumpable, and its user namespace is above the command's, so the command can neither trace it nor take its
@@ -13,7 +15,6 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::process::exit;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -66,11 +67,11 @@ impl Channels {
 pub(crate) fn run(spec: &Spec, nested: bool, standard: Standard, passed: Passed, channels: Channels) -> ! {
     let Channels { main, supervisor, sockets } = channels;
     match live(spec, nested, standard, passed, &main, supervisor, sockets) {
-        Ok(()) => exit(0),
+        Ok(()) => sys::process::leave(0),
         Err(failure) => {
             // When netbox is gone there is nobody to tell.
             let _ = main.report(&Report::Failed(failure), &[]);
-            exit(1)
+            sys::process::leave(1)
         }
     }
 }
@@ -86,11 +87,25 @@ fn live(
 ) -> Result<(), Failure> {
     let settings = standard.terminal.take();
     let mask = tie_to_netbox(standard, passed, [channel, &supervisor, &sockets])?;
-    let (walls, network, proc, costs) = build(spec, nested)?;
+    let mut watch = Stopwatch::start();
+    let Built { proc, lacks_resolver } = build(spec, &mut watch)?;
     let (mut terminal, master) = settings.as_ref().map(Inside::make).transpose()?.unzip();
-    let Some(foreground) = hand_over(channel, network, &walls, &costs, master)? else { return Ok(()) };
+    let command = make_command(spec, nested, &mask, &supervisor)?;
+    watch.lap("the command's process");
+    let network = network::set_up(lacks_resolver, &spec.host_ports, &spec.caught_ports, &mut watch)?;
+    let mut walls = vec!["userns", "pidns", "mountns", "ipcns", "seccomp", "unix"];
+    walls.extend(&network.walls);
+    walls.extend(proc.is_fresh.then_some(PROC));
+    walls.extend(nested.then_some("nested"));
+    // It gets ready while netbox takes the listeners.
+    command.map(&proc)?;
+    hand_over(channel, network, &walls, &watch.stop(), master)?;
+    let Some(Order::Go { foreground }) = channel.next_order().at(Step::Fork, "the channel to netbox")? else {
+        // Netbox changed its mind, or is gone.
+        return Ok(());
+    };
     let visible = terminal.as_mut().filter(|_| foreground);
-    let Some(command) = start_command(spec, nested, proc, &mask, channel, &supervisor, visible)? else {
+    let Some(command) = start_command(command, channel, visible)? else {
         return Ok(());
     };
     supervise(command, channel, supervisor, sockets, terminal)
@@ -104,7 +119,7 @@ fn tie_to_netbox(standard: Standard, passed: Passed, channels: [&Channel; 3]) ->
     // way. The channel tells: its other end is closed, and this wait reads end of file.
     match channels[0].next_order().at(step, "the channel to netbox")? {
         Some(Order::Mapped) => {}
-        _ => exit(1),
+        _ => sys::process::leave(1),
     }
     prctl::set_dumpable(false).at(step, "PR_SET_DUMPABLE")?;
     // From here on the keys of the user's terminal are no signals to anyone in the sandbox.
@@ -124,18 +139,22 @@ fn tie_to_netbox(standard: Standard, passed: Passed, channels: [&Channel; 3]) ->
     Ok(mask)
 }
 
-/// Stage 2. Everything that confines the command, and the proof of it.
-fn build(spec: &Spec, nested: bool) -> Result<(Vec<&'static str>, Network, Proc, Costs), Failure> {
-    let mut watch = Stopwatch::start();
+/// What stage 2 leaves.
+struct Built {
+    proc: Proc,
+    /// Whether programs ask 127.0.0.1 for names, since no file tells them whom to ask (resolv.conf(5)).
+    lacks_resolver: bool,
+}
+
+/// Stage 2. All the mounts that the command is to see.
+fn build(spec: &Spec, watch: &mut Stopwatch) -> Result<Built, Failure> {
     mounts::make_private()?;
     watch.lap("private mounts");
     let table = protection::hold(&spec.protected, &spec.hidden)?;
     watch.lap("next run");
     automounts::cover(&table)?;
     watch.lap("automounts");
-    // Without it programs ask 127.0.0.1 (resolv.conf(5)).
-    let last_resort = resolver_files::place("/etc/resolv.conf")?.is_none();
-    let network = network::set_up(last_resort, &spec.host_ports, &spec.caught_ports, &mut watch)?;
+    let lacks_resolver = resolver_files::place("/etc/resolv.conf")?.is_none();
     mounts::put_resolver_files(&spec.hidden, &spec.unix_sockets, &table)?;
     watch.lap("resolver files and masks");
     let proc = Proc::mount(spec.allow_weaker_proc)?;
@@ -146,105 +165,101 @@ fn build(spec: &Spec, nested: bool) -> Result<(Vec<&'static str>, Network, Proc,
     watch.lap("kernel files");
     devices::put(&spec.devices)?;
     watch.lap("devices");
-    let mut walls = vec!["userns", "pidns", "mountns", "ipcns", "seccomp", "unix"];
-    walls.extend(&network.walls);
-    if proc.is_fresh {
-        walls.push(PROC);
-    }
-    if nested {
-        walls.push("nested");
-    }
-    Ok((walls, network, proc, watch.stop()))
+    Ok(Built { proc, lacks_resolver })
 }
 
-/// Stage 3. The listeners go out and are closed here, and so is the other end of the command's terminal. The value: whether
-/// the command is to be in its foreground; `None`: netbox changed its mind, or is gone.
-fn hand_over(
-    channel: &Channel,
-    network: Network,
-    walls: &[&str],
-    costs: &Costs,
-    master: Option<OwnedFd>,
-) -> Result<Option<bool>, Failure> {
-    let step = Step::HandOver;
-    let (counts, mut descriptors) = network.listeners.to_descriptors();
-    descriptors.extend(master.iter().map(AsRawFd::as_raw_fd));
-    let report = Report::Ready(format!("{counts}\n{}\n{}", walls.join(" "), costs.to_text()));
-    channel.report(&report, &descriptors).at(step, "the channel to netbox")?;
-    drop((network, master));
-    Ok(match channel.next_order().at(step, "the channel to netbox")? {
-        Some(Order::Go { foreground }) => Some(foreground),
-        _ => None,
-    })
+/// The command's process, before it executes the program.
+struct Unborn {
+    pid: Pid,
+    channel: Channel,
 }
 
-/// Stage 4. Forks the command's process, puts it into a process group of its own and into the foreground of `terminal`,
-/// maps its user namespace, hands its listener to the supervisor, and sees it execute. `None`: it could not, and netbox
-/// has been told.
-fn start_command(
-    spec: &Spec,
-    nested: bool,
-    proc: Proc,
-    mask: &SigSet,
-    netbox: &Channel,
-    supervisor: &Channel,
-    terminal: Option<&mut Inside>,
-) -> Result<Option<Pid>, Failure> {
+/// Stage 3. Forks the command's process, and puts it into a process group of its own. It goes on by itself until all but the
+/// program is there, and waits: for its user namespace to be mapped, for netbox, and for the word.
+fn make_command(spec: &Spec, nested: bool, mask: &SigSet, supervisor: &Channel) -> Result<Unborn, Failure> {
     let step = Step::Fork;
     let (ours, theirs) = Channel::pair().at(step, "a channel")?;
-    let child = match sys::fork().at(step, "fork")? {
+    let pid = match sys::fork().at(step, "fork")? {
         ForkResult::Parent { child } => child,
         ForkResult::Child => {
             drop(ours);
-            become_command(spec, nested, mask, &theirs);
-            exit(1)
+            become_command(spec, nested, mask, &theirs, supervisor);
+            sys::process::leave(1)
         }
     };
     drop(theirs);
-    // It waits for an order below, so that all this is done before it runs anything.
-    setpgid(child, child).at(step, "setpgid")?;
-    if let Some(terminal) = terminal {
-        terminal.bring_forward(child, false);
-        netbox.report(&Report::Foreground, &[]).at(step, "the channel to netbox")?;
-    }
+    setpgid(pid, pid).at(step, "setpgid")?;
     // Pid 1 holds no end of the user's pipes, so that their other ends see the command close them.
     let null = File::options().read(true).write(true).open("/dev/null").at(step, "`/dev/null`")?;
     for number in 0..3 {
         sys::place_at(&null, number).at(step, "`/dev/null`")?;
     }
     passed::close(&spec.passed).at(step, "close_range")?;
-    loop {
-        match ours.next_report().at(step, "the channel to the command")? {
+    Ok(Unborn { pid, channel: ours })
+}
+
+impl Unborn {
+    /// Maps its user namespace.
+    fn map(&self, proc: &Proc) -> Result<(), Failure> {
+        match self.channel.next_report().at(Step::Fork, "the channel to the command")? {
             Some((Report::Ready(own), _)) => {
-                let unknown = || Failure::outcome(Step::NestedUserNamespace, "the command's number in `/proc`");
-                id_maps::write_nested(&proc.directory_of(child, &own).ok_or_else(unknown)?)?;
-                ours.order(Order::Mapped).at(Step::NestedUserNamespace, "the channel to the command")?;
+                let step = Step::NestedUserNamespace;
+                let directory = proc.directory_of(self.pid, &own);
+                id_maps::write_nested(
+                    &directory.ok_or_else(|| Failure::outcome(step, "the command's number in `/proc`"))?,
+                )?;
+                self.channel.order(Order::Mapped).at(step, "the channel to the command")
             }
-            Some((Report::Listener, listener)) => {
-                let listener: Vec<_> = listener.iter().map(AsRawFd::as_raw_fd).collect();
-                supervisor.report(&Report::Listener, &listener).at(Step::UnixSockets, "the channel to netbox")?;
-            }
-            Some((Report::Failed(failure), _)) => return Err(failure),
-            Some((not_executed @ Report::NotExecuted(_), _)) => {
-                let _ = netbox.report(&not_executed, &[]);
-                return Ok(None);
-            }
-            Some((
-                Report::Ended(_) | Report::Stopped { .. } | Report::Foreground | Report::Pair(_) | Report::Socket(_),
-                _,
-            )) => {
-                return Err(Failure::outcome(step, "the command's process spoke out of turn"));
-            }
-            // Closed by `exec`, or by a death that the next stage reaps.
-            None => return Ok(Some(child)),
+            Some((Report::Failed(failure), _)) => Err(failure),
+            _ => Err(Failure::outcome(Step::Fork, "the command's process ended without a word")),
         }
+    }
+}
+
+/// Stage 5. The listeners go out and are closed here, and so is the other end of the command's terminal.
+fn hand_over(
+    channel: &Channel,
+    network: Network,
+    walls: &[&str],
+    costs: &Costs,
+    master: Option<OwnedFd>,
+) -> Result<(), Failure> {
+    let (counts, mut descriptors) = network.listeners.to_descriptors();
+    descriptors.extend(master.iter().map(AsRawFd::as_raw_fd));
+    let report = Report::Ready(format!("{counts}\n{}\n{}", walls.join(" "), costs.to_text()));
+    channel.report(&report, &descriptors).at(Step::HandOver, "the channel to netbox")
+}
+
+/// Stage 6. Puts the command into the foreground of `terminal`, and sees it execute. `None`: it could not, and netbox has
+/// been told.
+fn start_command(
+    Unborn { pid, channel: ours }: Unborn,
+    netbox: &Channel,
+    terminal: Option<&mut Inside>,
+) -> Result<Option<Pid>, Failure> {
+    let step = Step::Fork;
+    if let Some(terminal) = terminal {
+        terminal.bring_forward(pid, false);
+        netbox.report(&Report::Foreground, &[]).at(step, "the channel to netbox")?;
+    }
+    // Where it has failed meanwhile, what it said is the reason, and is read below.
+    let _ = ours.order(Order::Go { foreground: false });
+    match ours.next_report().at(step, "the channel to the command")? {
+        Some((Report::Failed(failure), _)) => Err(failure),
+        Some((not_executed @ Report::NotExecuted(_), _)) => {
+            let _ = netbox.report(&not_executed, &[]);
+            Ok(None)
+        }
+        Some(_) => Err(Failure::outcome(step, "the command's process spoke out of turn")),
+        // Closed by `exec`, or by a death that the next stage reaps.
+        None => Ok(Some(pid)),
     }
 }
 
 /// Takes one order from a channel and carries it out. `false`: nobody is there to give another.
 type Serve = fn(&Channel) -> bool;
 
-/// Stage 5. Until the command ends, or netbox does.
+/// Stage 7. Until the command ends, or netbox does.
 fn supervise(
     command: Pid,
     channel: &Channel,

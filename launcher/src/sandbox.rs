@@ -4,7 +4,6 @@
 //! may prepare the proxy. [`Embryo::deliver`] waits for the listeners, [`Sandbox::start`] gives the word, and
 //! [`Sandbox::news`] tells when the command was stopped and how it ended. A sandbox that is dropped is killed.
 
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
@@ -24,7 +23,7 @@ use crate::message::{Channel, Order, Report};
 use crate::network::Listeners;
 use crate::passed::Passed;
 use crate::proc_mount::PROC;
-use crate::protection::{Protected, Replaced, Watch};
+use crate::protection::{Replaced, Watch};
 use crate::relay::{Relay, Relays};
 use crate::supervisor::{self, AllowedSocket, Judge, Known, Supervision};
 use crate::sys::{self, Cloned};
@@ -59,12 +58,15 @@ impl Drop for Init {
 /// A sandbox whose pid 1 is building it.
 pub struct Embryo {
     init: Init,
-    channels: Channels,
+    /// Behind `init`, see [`Sandbox`].
+    watch: Watch,
+    channel: Channel,
+    sockets: Channel,
+    /// Where no netbox around this one does it.
+    supervision: Option<Supervision>,
     allowed: Vec<AllowedSocket>,
     relays: Vec<Relay>,
     terminal: Option<Settings>,
-    protected: Vec<Protected>,
-    nested: bool,
     costs: Costs,
 }
 
@@ -101,8 +103,14 @@ impl Embryo {
                 let reason = |failure| last_words(&channels.main).unwrap_or(failure);
                 id_maps::write_outer(pid).and_then(|()| go_on()).map_err(reason)?;
                 watch.lap("namespaces");
-                let (allowed, protected) = (spec.unix_sockets.clone(), spec.protected.clone());
-                Ok(Embryo { init, channels, allowed, relays, terminal, protected, nested, costs: watch.stop() })
+                let costs = watch.stop();
+                // Now there may be threads, and they are ready before pid 1 is.
+                let handle = sys::process::open(pid).at(Step::Protection, "pidfd_open")?;
+                let watch = Watch::start(&spec.protected, handle)?;
+                let Channels { main: channel, supervisor, sockets } = channels;
+                let supervision = if nested { None } else { Some(Supervision::start(supervisor)?) };
+                let allowed = spec.unix_sockets.clone();
+                Ok(Embryo { init, watch, channel, sockets, supervision, allowed, relays, terminal, costs })
             }
         }
     }
@@ -113,7 +121,7 @@ impl Embryo {
     /// The step that failed. Nothing is left behind.
     pub fn deliver(self) -> Result<(Sandbox, Listeners), Failure> {
         let step = Step::HandOver;
-        match self.channels.main.next_report().at(step, "the channel to pid 1")? {
+        match self.channel.next_report().at(step, "the channel to pid 1")? {
             Some((Report::Ready(text), mut descriptors)) => {
                 let (counts, text) = text.split_once('\n').unwrap_or_default();
                 let (walls, costs_inside) = text.split_once('\n').unwrap_or_default();
@@ -129,20 +137,20 @@ impl Embryo {
                 let relays = Some(Relays::start(self.relays));
                 // There is at least one, or there were no `Listeners`.
                 let inside = listeners.capture[0].as_fd().try_clone_to_owned().at(step, "a listener")?;
-                let Channels { main: channel, supervisor, sockets } = self.channels;
-                let sandbox = Sandbox {
-                    init: self.init,
-                    channel,
-                    supervisor: Some(supervisor),
-                    sockets: SocketMaker::new(sockets),
+                let known = Known {
                     allowed: self.allowed,
-                    protected: self.protected,
-                    nested: self.nested,
-                    watch: None,
-                    inside,
                     doors: listeners.doors(),
                     caught_ports: listeners.caught_ports().unwrap_or_default(),
-                    supervision: None,
+                };
+                let sandbox = Sandbox {
+                    init: self.init,
+                    watch: Some(self.watch),
+                    channel: self.channel,
+                    sockets: SocketMaker::new(self.sockets),
+                    nested: self.supervision.is_none(),
+                    inside,
+                    known: Some(known),
+                    supervision: self.supervision,
                     relays,
                     terminal,
                     turn: 0,
@@ -204,22 +212,16 @@ pub enum Outcome {
 /// A sandbox that stands.
 pub struct Sandbox {
     init: Init,
-    channel: Channel,
-    /// Until the start.
-    supervisor: Option<Channel>,
-    sockets: SocketMaker,
-    allowed: Vec<AllowedSocket>,
-    protected: Vec<Protected>,
-    nested: bool,
-    /// From the start on. Behind `init`: it puts right what it finds when nobody is left in the sandbox.
+    /// Until the end. Behind `init`: it puts right what it finds when nobody is left in the sandbox.
     watch: Option<Watch>,
+    channel: Channel,
+    sockets: SocketMaker,
+    nested: bool,
     /// A socket of the sandbox's network.
     inside: OwnedFd,
-    /// Where netbox listens on the loopback inside.
-    doors: Vec<SocketAddr>,
-    /// See [`Listeners::caught_ports`].
-    caught_ports: Vec<u16>,
-    /// From the start on.
+    /// Until the start.
+    known: Option<Known>,
+    /// Until the end.
     supervision: Option<Supervision>,
     relays: Option<Relays>,
     /// Where a standard descriptor is a terminal.
@@ -250,8 +252,8 @@ impl Sandbox {
         self.nested
     }
 
-    /// What it took to build them. The command's own user namespace, the system-call filter and the supervision are still to
-    /// come, with the start.
+    /// What it took to build them. The command's own user namespace, the system-call filter and the supervision are made
+    /// meanwhile, and not in it.
     pub fn costs(&self) -> &Costs {
         &self.costs
     }
@@ -272,19 +274,13 @@ impl Sandbox {
     /// # Errors
     /// The command cannot be supervised, or pid 1 is gone.
     pub fn start(&mut self, judge: Box<Judge>) -> Result<(), Failure> {
-        let twice = || Failure::outcome(Step::Fork, "it was started before");
-        let channel = self.supervisor.take().ok_or_else(twice)?;
-        let allowed = std::mem::take(&mut self.allowed);
-        let pid = self.init.0.ok_or_else(twice)?;
-        let handle = sys::process::open(pid).at(Step::Protection, "pidfd_open")?;
-        self.watch = Some(Watch::start(&std::mem::take(&mut self.protected), handle)?);
-        let (doors, caught_ports) = (std::mem::take(&mut self.doors), std::mem::take(&mut self.caught_ports));
-        if !self.nested {
-            let known = Known { allowed, doors, caught_ports };
-            self.supervision = Some(Supervision::start(channel, self.inside.as_fd(), known, judge)?);
+        let known = self.known.take().ok_or_else(|| Failure::outcome(Step::Fork, "it was started before"))?;
+        if let Some(supervision) = &self.supervision {
+            supervision.brief(self.inside.as_fd(), known, judge)?;
         }
         let foreground = self.terminal.as_mut().is_some_and(Terminal::resume);
-        self.channel.order(Order::Go { foreground }).at(Step::Fork, "the channel to pid 1")
+        let told = self.channel.order(Order::Go { foreground }).at(Step::Fork, "the channel to pid 1");
+        told.map_err(|failure| last_words(&self.channel).unwrap_or(failure))
     }
 
     /// Passes a signal on to the command, or to its whole process group, as a terminal's keys do.
@@ -409,8 +405,10 @@ impl Sandbox {
             Ok(Some((Report::Failed(failure), _))) => Outcome::Failed(failure),
             _ => Outcome::Lost,
         };
-        self.init.reap();
+        // While pid 1, and all that is left of the sandbox, comes to its end.
         self.supervision = None;
+        self.watch.iter_mut().for_each(Watch::stop);
+        self.init.reap();
         let replaced = self.watch.take().map(|mut watch| watch.finish()).unwrap_or_default();
         if let Some(relays) = self.relays.take() {
             relays.drain();

@@ -10,6 +10,7 @@ mod serve;
 mod setting;
 mod token;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -30,6 +31,30 @@ pub use token::{TokenArguments, TokenCommand};
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// What was typed, `netbox` itself first.
+    ///
+    /// # Errors
+    /// It has no meaning, or is a question that the error answers.
+    pub fn read(words: &[OsString]) -> Result<Self, clap::Error> {
+        // To know all the other commands takes longer than all that follows before the sandbox is built.
+        if words.get(1).is_some_and(|word| word == "run")
+            && let Ok(run) = Run::try_parse_from(&words[1..])
+        {
+            return Ok(Self { command: Command::Run(run.arguments) });
+        }
+        Self::try_parse_from(words)
+    }
+}
+
+/// `netbox run`, where it has a meaning. The help and the errors are those of [`Cli`].
+#[derive(Debug, Parser)]
+#[command(name = "run", disable_help_flag = true)]
+struct Run {
+    #[command(flatten)]
+    arguments: RunArguments,
 }
 
 #[derive(Debug, Subcommand)]
@@ -279,6 +304,33 @@ mod tests {
         let Command::Run(run) = cli.command else { panic!("not run") };
         assert_eq!(run.command, ["curl", "-v", "--mode", "x", "--", "-q"]);
         assert!(!run.quiet && run.policy.mode.is_none());
+    }
+
+    #[test]
+    fn a_run_is_read_as_all_else_is() {
+        for words in [
+            &["run", "-a", "example.com", "--mode", "audit", "--", "curl", "--help"][..],
+            &["run", "--host-port", "8080", "--env", "A=b", "--timeout", "5s", "sh", "-c", "-h"],
+            &["run", "true"],
+            &["run", "run", "--help"],
+            &["run"],
+            &["run", "--help"],
+            &["run", "-h"],
+            &["run", "--version"],
+            &["run", "--alow", "example.com", "true"],
+            &["run", "--allow"],
+            &["check", "example.com"],
+            &["--help"],
+            &["rum"],
+            &[],
+        ] {
+            let words: Vec<_> = std::iter::once(&"netbox").chain(words).map(OsString::from).collect();
+            let shown = |read: Result<Cli, clap::Error>| match read {
+                Ok(cli) => format!("{cli:?}"),
+                Err(error) => error.render().to_string(),
+            };
+            assert_eq!(shown(Cli::read(&words)), shown(Cli::try_parse_from(&words)), "{words:?}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::readlinkat;
@@ -49,8 +49,9 @@ pub struct Replaced {
 /// The watch over one run.
 pub(crate) struct Watch {
     names: Arc<Vec<Name>>,
-    /// Whoever drops the first ends the second.
-    thread: Option<(PipeWriter, JoinHandle<()>)>,
+    /// Dropped, the thread ends. Nobody waits for it: what it could still do is to kill a sandbox that is gone, by a handle.
+    thread: Option<PipeWriter>,
+    is_finished: bool,
 }
 
 impl Watch {
@@ -72,24 +73,26 @@ impl Watch {
     ) -> Result<Self, Failure> {
         let names = Arc::new(names);
         if names.is_empty() {
-            return Ok(Self { names, thread: None });
+            return Ok(Self { names, thread: None, is_finished: false });
         }
         let step = Step::Protection;
         let (end, stop) = io::pipe().at(step, "a pipe")?;
         let watched = Arc::clone(&names);
         let body = move || keep_watch(&watched, inotify, begin, &end, &sandbox);
         let thread = thread::Builder::new().name("watch".into()).stack_size(128 * 1024);
-        let thread = thread.spawn(body).at(step, "a thread")?;
-        Ok(Self { names, thread: Some((stop, thread)) })
+        thread.spawn(body).at(step, "a thread")?;
+        Ok(Self { names, thread: Some(stop), is_finished: false })
+    }
+
+    /// The sandbox is about to end: it need not be killed any more.
+    pub(crate) fn stop(&mut self) {
+        self.thread = None;
     }
 
     /// Puts right what is not as it was. When the sandbox is gone.
     pub(crate) fn finish(&mut self) -> Vec<Replaced> {
-        if let Some((stop, thread)) = self.thread.take() {
-            drop(stop);
-            // It cannot panic, and if it did there would be nothing else to do.
-            let _ = thread.join();
-        }
+        self.stop();
+        self.is_finished = true;
         // From the outermost in: what is inside comes back with it.
         let replaced = self.names.iter().filter(|name| !is_in_place(name)).map(|name| Replaced {
             path: name.path.clone(),
@@ -102,7 +105,7 @@ impl Watch {
 impl Drop for Watch {
     /// After a fault, when nobody asks.
     fn drop(&mut self) {
-        if self.thread.is_some() {
+        if !self.is_finished {
             self.finish();
         }
     }

@@ -64,6 +64,7 @@ mod walls;
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{io, thread};
 
@@ -139,47 +140,56 @@ impl Networks {
 }
 
 /// The supervision of one sandbox. Ends when dropped; the threads of calls that still wait end soon after.
-pub(crate) struct Supervision(Arc<Pool>);
+pub(crate) struct Supervision {
+    pool: Arc<Pool>,
+    /// To the first thread.
+    briefing: Sender<Briefing>,
+}
+
+/// What the answers follow from.
+struct Briefing {
+    networks: Networks,
+    known: Known,
+    descriptors: usize,
+    judge: Box<Judge>,
+}
 
 impl Supervision {
-    /// Starts to wait for the command's listener, which pid 1 hands over on `channel` just before the command runs.
-    ///
-    /// `inside`: a socket of the sandbox's network.
-    pub(crate) fn start(
-        channel: Channel,
-        inside: BorrowedFd,
-        known: Known,
-        judge: Box<Judge>,
-    ) -> Result<Self, Failure> {
-        let Known { allowed, doors, caught_ports } = known;
+    /// Starts to wait for the command's listener, which comes on `channel` before the command may run, and for the
+    /// [briefing](Self::brief). Until both are there, no call is answered.
+    pub(crate) fn start(channel: Channel) -> Result<Self, Failure> {
         let step = Step::UnixSockets;
-        let descriptors = descriptor_limit();
         sys::thread::make_interruptible().at(step, "sigaction")?;
-        let own = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).at(step, "socket")?;
-        let number = |socket: BorrowedFd| sys::socket::network_namespace(socket).at(step, "SO_NETNS_COOKIE");
         resolve::is_available().at(step, "openat2")?;
-        let networks = Networks { own: number(own.as_fd())?, sandbox: number(inside)? };
         let pool = Arc::new(Pool::default());
         let waiting = Arc::clone(&pool);
+        let (briefing, briefed) = mpsc::channel::<Briefing>();
         let begin = move || {
-            // Otherwise the command was never made.
-            if let Some(listener) = receive_listener(&channel) {
-                let pairs = Mutex::new(channel);
-                let inodes = Inodes::new(allowed, descriptors);
-                let host = host::Sockets::default();
-                let walls = Walls::default();
-                let supervisor = Supervisor { networks, inodes, walls, host, pairs, judge, doors, caught_ports };
-                waiting.run(Arc::new((Listener::new(listener), supervisor)));
+            // Otherwise the command was never made, or may not run.
+            if let (Some(listener), Ok(briefing)) = (receive_listener(&channel), briefed.recv()) {
+                waiting.run(Arc::new((Listener::new(listener), Supervisor::new(briefing, channel))));
             }
         };
         thread::Builder::new().name("supervisor".into()).spawn(begin).at(step, "a thread")?;
-        Ok(Supervision(pool))
+        Ok(Supervision { pool, briefing })
+    }
+
+    /// Has calls answered from now on, once. `inside`: a socket of the sandbox's network.
+    pub(crate) fn brief(&self, inside: BorrowedFd, known: Known, judge: Box<Judge>) -> Result<(), Failure> {
+        let step = Step::UnixSockets;
+        let own = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).at(step, "socket")?;
+        let number = |socket: BorrowedFd| sys::socket::network_namespace(socket).at(step, "SO_NETNS_COOKIE");
+        let networks = Networks { own: number(own.as_fd())?, sandbox: number(inside)? };
+        let briefing = Briefing { networks, known, descriptors: descriptor_limit(), judge };
+        // Where nobody takes it, pid 1 is gone, and what it said is the reason.
+        let _ = self.briefing.send(briefing);
+        Ok(())
     }
 }
 
 impl Drop for Supervision {
     fn drop(&mut self) {
-        self.0.stop();
+        self.pool.stop();
     }
 }
 
@@ -197,6 +207,20 @@ fn descriptor_limit() -> usize {
 }
 
 impl Supervisor {
+    fn new(Briefing { networks, known, descriptors, judge }: Briefing, channel: Channel) -> Self {
+        let Known { allowed, doors, caught_ports } = known;
+        Self {
+            networks,
+            inodes: Inodes::new(allowed, descriptors),
+            walls: Walls::default(),
+            host: host::Sockets::default(),
+            pairs: Mutex::new(channel),
+            judge,
+            doors,
+            caught_ports,
+        }
+    }
+
     /// Answers one call. `crowded`: no thread is left for another one, so that this one must not wait.
     fn answer(&self, notification: Notification, crowded: bool) {
         let call = notification.request().call;
