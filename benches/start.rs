@@ -51,8 +51,9 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
-/// What `netbox run -v` says of each, and what is left of the whole: netbox's own start and end, and what the command's
-/// process does to itself (its user namespace, the system-call filter, the supervision).
+/// What `netbox run -v` says of each, and what is left of the whole: netbox's own start and end, the program's, and the
+/// supervision, whose cost is in each connect (`benches/connects.rs`). What the command's process does to itself is done while
+/// the network is set up.
 fn walls(whole: Duration, bwrap: Duration) {
     let mut walls: Vec<(String, Vec<Duration>)> = Vec::new();
     for _ in 0..ROUNDS {
@@ -72,7 +73,7 @@ fn walls(whole: Duration, bwrap: Duration) {
     }
 }
 
-/// `netbox: they took: namespaces 0.81 ms, interfaces 0.93 ms`.
+/// `netbox: the walls took: namespaces 0.81 ms, interfaces 0.93 ms`.
 fn costs() -> Vec<(String, Duration)> {
     let netbox = Command::new(NETBOX)
         .args(["run", "-v", "--no-config", "--allow", "example.com", "--", "true"])
@@ -80,7 +81,7 @@ fn costs() -> Vec<(String, Duration)> {
         .output()
         .expect("netbox starts");
     let said = String::from_utf8_lossy(&netbox.stderr).into_owned();
-    let told = said.lines().find_map(|line| line.strip_prefix("netbox: they took: ")).expect("netbox says so");
+    let told = said.lines().find_map(|line| line.strip_prefix("netbox: the walls took: ")).expect("netbox says so");
     let parse = |word: &str| {
         let (wall, time) = word.strip_suffix(" ms")?.rsplit_once(' ')?;
         Some((wall.to_owned(), Duration::from_secs_f64(time.parse::<f64>().ok()? / 1000.0)))

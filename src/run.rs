@@ -220,7 +220,7 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
     }
     let names = session::names(Arc::clone(&policy));
     let runtime = runtime().map_err(fault("start the proxy"))?;
-    let (sandbox, listeners) = embryo.deliver()?;
+    let (mut sandbox, listeners) = embryo.deliver()?;
     let lease = match (call, via) {
         (Some(call), Some(path)) => {
             let wish = Wish::new(id, program.clone(), &policy, events.are_written());
@@ -237,7 +237,6 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
         served_mounts::listed().iter().for_each(|text| voice.detail(text));
     }
     voice.detail(format_args!("session {id}, walls: {}", sandbox.walls().join(" ")));
-    voice.detail(format_args!("they took: {}", sandbox.costs()));
     let granted = lease.as_ref().map(Lease::grant);
     events.start(Start {
         argv0: spec.program.to_string_lossy().into_owned(),
@@ -250,9 +249,13 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
     let doors = session::Doors { host: &ports, published };
     let carrier = Carrier { names, lease };
     let keeping = sandbox.has_terminal().then(say::keep);
-    let ended = runtime.block_on(session::hold(sandbox, listeners, doors, carrier, events.clone(), arguments.timeout));
+    let ended =
+        runtime.block_on(session::hold(&mut sandbox, listeners, doors, carrier, events.clone(), arguments.timeout));
+    let costs = sandbox.costs().clone();
+    drop(sandbox);
     // The sandbox is gone, and the terminal is the person's.
     drop(keeping);
+    voice.detail(format_args!("the walls took: {costs}"));
     // Lookups may still sit on their threads; nobody waits for them.
     runtime.shutdown_background();
 

@@ -65,14 +65,14 @@ pub struct Doors<'a> {
 
 /// Starts the command and holds both sides until the end, or until `timeout` is over.
 pub async fn hold(
-    mut sandbox: Sandbox,
+    sandbox: &mut Sandbox,
     listeners: Listeners,
     doors: Doors<'_>,
     carrier: Carrier,
     events: Events,
     timeout: Option<Duration>,
 ) -> Ended {
-    match join(&mut sandbox, listeners, doors, carrier, events, timeout).await {
+    match join(sandbox, listeners, doors, carrier, events, timeout).await {
         Ok(ended) => ended,
         Err(failed) => {
             sandbox.kill();

@@ -33,6 +33,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::unistd::{AccessFlags, access, chdir};
 
+use crate::costs::Stopwatch;
 use crate::devices::Device;
 use crate::error::{At, Failure, Step};
 use crate::id_maps;
@@ -96,11 +97,13 @@ fn prepare(
     channel: &Channel,
     supervisor: &Channel,
 ) -> Result<Errno, Failure> {
-    enter_nested_user_namespace(channel)?;
+    let mut watch = Stopwatch::start();
+    enter_nested_user_namespace(channel, &mut watch)?;
     leave_the_keyring()?;
     chdir(&spec.directory).at(Step::WorkingDirectory, &format!("`{}`", spec.directory.display()))?;
     drop_privileges()?;
-    come_under_supervision(nested, supervisor)?;
+    watch.lap("its keyring and privileges");
+    come_under_supervision(nested, supervisor, watch)?;
     sys::close_from_on_exec(3).at(Step::Privileges, "closing descriptors")?;
     spec.passed.iter().try_for_each(|fd| sys::keep_on_exec(*fd)).at(Step::Privileges, "keeping descriptors")?;
     match channel.next_order().at(Step::Fork, "the channel to pid 1")? {
@@ -149,18 +152,22 @@ fn find(spec: &Spec) -> Result<PathBuf, Errno> {
     Err(error)
 }
 
-fn enter_nested_user_namespace(channel: &Channel) -> Result<(), Failure> {
+fn enter_nested_user_namespace(channel: &Channel, watch: &mut Stopwatch) -> Result<(), Failure> {
     let step = Step::NestedUserNamespace;
     // Pid 1 is not dumpable, and neither is its copy; its files in /proc would belong to nobody.
     prctl::set_dumpable(true).at(step, "PR_SET_DUMPABLE")?;
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS).at(step, "unshare")?;
+    watch.lap("its user namespace");
     // In a `/proc` that is not this pid namespace's own, pid 1 knows it by another number.
     let number = std::fs::read_link("/proc/self").at(step, "`/proc/self`")?.to_string_lossy().into_owned();
     channel.report(&Report::Ready(number), &[]).at(step, "the channel to pid 1")?;
     match channel.next_order().at(step, "the channel to pid 1")? {
-        Some(Order::Mapped) => Ok(()),
-        _ => Err(Failure::outcome(step, "pid 1 did not map the user")),
+        Some(Order::Mapped) => {}
+        _ => return Err(Failure::outcome(step, "pid 1 did not map the user")),
     }
+    // Pid 1 had the network to set up before.
+    watch.skip();
+    Ok(())
 }
 
 fn leave_the_keyring() -> Result<(), Failure> {
@@ -171,13 +178,15 @@ fn leave_the_keyring() -> Result<(), Failure> {
     }
 }
 
-fn come_under_supervision(nested: bool, supervisor: &Channel) -> Result<(), Failure> {
+fn come_under_supervision(nested: bool, supervisor: &Channel, mut watch: Stopwatch) -> Result<(), Failure> {
     if nested {
         system_call_filter::load_below_another()?;
         return supervisor::ask_for_a_wall();
     }
     let listener = system_call_filter::load()?;
-    supervisor.report(&Report::Listener, &[listener.as_raw_fd()]).at(Step::UnixSockets, "the channel to netbox")?;
+    watch.lap("system-call filter");
+    let report = Report::Listener(watch.stop().to_text());
+    supervisor.report(&report, &[listener.as_raw_fd()]).at(Step::UnixSockets, "the channel to netbox")?;
     // If netbox went away now, the next call would fail rather than wait.
     drop(listener);
     supervisor::prove()

@@ -60,6 +60,11 @@ impl Stopwatch {
         self.since = now;
     }
 
+    /// What was done since the last look is no step.
+    pub(crate) fn skip(&mut self) {
+        self.since = Instant::now();
+    }
+
     pub(crate) fn stop(self) -> Costs {
         self.costs
     }

@@ -74,8 +74,9 @@ pub(crate) enum Report {
     },
     /// The command's terminal has a process group in its foreground: its keys are signals to somebody now.
     Foreground,
-    /// The system-call filter is loaded, and its listener comes along. For the supervisor.
-    Listener,
+    /// The system-call filter is loaded, and its listener comes along. For the supervisor. The text: what the command's
+    /// process took for its own walls ([`Costs`](crate::Costs)).
+    Listener(String),
     /// The pair comes along; or else this error number. For the supervisor.
     Pair(i32),
     /// The socket comes along; or else this error number.
@@ -149,7 +150,7 @@ impl Channel {
             Report::Ended(status) => self.send(14, *status, "", &[]),
             Report::Stopped { signal, turn } => self.send(18, i32::from(*signal) << 16 | i32::from(*turn), "", &[]),
             Report::Foreground => self.send(19, 0, "", &[]),
-            Report::Listener => self.send(15, 0, "", descriptors),
+            Report::Listener(costs) => self.send(15, 0, costs, descriptors),
             Report::Pair(errno) => self.send(16, *errno, "", descriptors),
             Report::Socket(errno) => self.send(17, *errno, "", descriptors),
         }
@@ -170,7 +171,7 @@ impl Channel {
             14 => Report::Ended(packet.number),
             18 => Report::Stopped { signal: (packet.number >> 16) as u8, turn: packet.number as u16 },
             19 => Report::Foreground,
-            15 => Report::Listener,
+            15 => Report::Listener(packet.text),
             16 => Report::Pair(packet.number),
             17 => Report::Socket(packet.number),
             _ => return Ok(None),

@@ -252,8 +252,8 @@ impl Sandbox {
         self.nested
     }
 
-    /// What it took to build them. The command's own user namespace, the system-call filter and the supervision are made
-    /// meanwhile, and not in it.
+    /// What it took to build them. Complete when the command has ended: its process puts up some walls itself, while others
+    /// are built.
     pub fn costs(&self) -> &Costs {
         &self.costs
     }
@@ -406,7 +406,9 @@ impl Sandbox {
             _ => Outcome::Lost,
         };
         // While pid 1, and all that is left of the sandbox, comes to its end.
-        self.supervision = None;
+        if let Some(supervision) = self.supervision.take() {
+            self.costs.add_text(supervision.costs());
+        }
         self.watch.iter_mut().for_each(Watch::stop);
         self.init.reap();
         let replaced = self.watch.take().map(|mut watch| watch.finish()).unwrap_or_default();

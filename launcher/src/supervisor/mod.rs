@@ -65,7 +65,7 @@ mod walls;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::{io, thread};
 
 use nix::errno::Errno;
@@ -144,6 +144,8 @@ pub(crate) struct Supervision {
     pool: Arc<Pool>,
     /// To the first thread.
     briefing: Sender<Briefing>,
+    /// What the command's process took for its own walls, as it travels.
+    costs: Arc<OnceLock<String>>,
 }
 
 /// What the answers follow from.
@@ -164,14 +166,23 @@ impl Supervision {
         let pool = Arc::new(Pool::default());
         let waiting = Arc::clone(&pool);
         let (briefing, briefed) = mpsc::channel::<Briefing>();
+        let costs = Arc::new(OnceLock::new());
+        let told = Arc::clone(&costs);
         let begin = move || {
             // Otherwise the command was never made, or may not run.
-            if let (Some(listener), Ok(briefing)) = (receive_listener(&channel), briefed.recv()) {
+            let Some((listener, costs)) = receive_listener(&channel) else { return };
+            let _ = told.set(costs);
+            if let Ok(briefing) = briefed.recv() {
                 waiting.run(Arc::new((Listener::new(listener), Supervisor::new(briefing, channel))));
             }
         };
         thread::Builder::new().name("supervisor".into()).spawn(begin).at(step, "a thread")?;
-        Ok(Supervision { pool, briefing })
+        Ok(Supervision { pool, briefing, costs })
+    }
+
+    /// What the command's process took for its own walls; nothing before they stand.
+    pub(crate) fn costs(&self) -> &str {
+        self.costs.get().map_or("", String::as_str)
     }
 
     /// Has calls answered from now on, once. `inside`: a socket of the sandbox's network.
@@ -193,9 +204,10 @@ impl Drop for Supervision {
     }
 }
 
-fn receive_listener(channel: &Channel) -> Option<OwnedFd> {
+/// With what the command's process took.
+fn receive_listener(channel: &Channel) -> Option<(OwnedFd, String)> {
     match channel.next_report() {
-        Ok(Some((Report::Listener, descriptors))) => descriptors.into_iter().next(),
+        Ok(Some((Report::Listener(costs), descriptors))) => Some((descriptors.into_iter().next()?, costs)),
         _ => None,
     }
 }

@@ -130,7 +130,8 @@ fn no_summary_is_printed_when_it_is_not_wanted(world: &World) {
 
 fn a_verbose_run_says_what_the_walls_took(world: &World) {
     let outcome = world.netbox(&["--allow", "example.com", "--verbose"]).exec(&["true"]);
-    outcome.exits_with(0).complains("netbox: they took: namespaces ").complains(" ms, capture rules ");
+    outcome.exits_with(0).complains("netbox: the walls took: namespaces ").complains(" ms, capture rules ");
+    outcome.complains(" ms, its user namespace ").complains(" ms, system-call filter ");
     assert!(!world.netbox(&["--allow", "example.com"]).exec(&["true"]).stderr().contains("took"));
 }
 
