@@ -4,19 +4,20 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+
+use netbox_proxy::events::{Collecting, Destination};
 
 use crate::cli::EventDestination;
 use crate::place::Place;
 use crate::policy::shown;
-use crate::variables;
+use crate::{say, variables};
 
 /// An open sink.
 pub struct EventSink {
-    pub file: File,
+    pub destination: Destination,
     /// Where it lies, if it has a place: the sandbox sees a mask there.
     pub place: Option<PathBuf>,
 }
@@ -42,24 +43,32 @@ impl EventSink {
                 let file = netbox_launcher::inherited(*number)
                     .and_then(writable)
                     .map_err(|error| format!("`--events fd:{number}`: {error}"))?;
-                Ok(EventSink { file, place: None })
+                Ok(EventSink { destination: file.into(), place: None })
             }
             EventDestination::UnixDatagram(path) => {
-                let connect = || {
-                    let socket = UnixDatagram::unbound()?;
-                    socket.connect(path)?;
-                    Ok(File::from(OwnedFd::from(socket)))
-                };
-                let file = connect()
-                    .map_err(|error: io::Error| format!("events to `unix-datagram:{}`: {error}", path.display()))?;
-                Ok(EventSink { file, place: None })
+                let place = format!("unix-datagram:{}", path.display());
+                let refused = format!("events to `{place}`");
+                let collector = Destination::collector(path.clone(), move |news| tell(&place, &news));
+                let destination = collector.map_err(|error| format!("{refused}: {error}"))?;
+                Ok(EventSink { destination, place: None })
             }
         }
     }
 
     /// The number to keep open.
     pub fn descriptor(&self) -> i32 {
-        self.file.as_raw_fd()
+        self.destination.as_fd().as_raw_fd()
+    }
+}
+
+/// Says what becomes of whoever takes the events at a socket.
+fn tell(place: &str, news: &Collecting) {
+    match news {
+        Collecting::Lost(error) => say::error(
+            format_args!("nobody takes events at `{place}`: {error}"),
+            Some("they are lost, and counted as dropped, until somebody listens there again"),
+        ),
+        Collecting::Back => say::note(format_args!("somebody takes events at `{place}` again")),
     }
 }
 
@@ -96,7 +105,7 @@ fn open_file(path: &Path) -> Result<EventSink, String> {
         return Err("the file has another name (a hard link)".into());
     }
     let place = path.canonicalize().map_err(|error| error.to_string())?;
-    Ok(EventSink { file, place: Some(place) })
+    Ok(EventSink { destination: file.into(), place: Some(place) })
 }
 
 fn writable(fd: OwnedFd) -> io::Result<File> {

@@ -213,7 +213,7 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
     let embryo = Embryo::conceive(&spec)?;
     netbox_launcher::become_carrier();
     let written_to = sink.as_ref().and_then(|sink| sink.place.clone()).and_then(Place::of);
-    let events = Events::new(id, sink.map(|sink| sink.file));
+    let events = Events::new(id, sink.map(|sink| sink.destination));
     let policy = Arc::new(effective.compiled.into_policy());
     if policy.mode() != Mode::None && !netbox_proxy::facts::has_network() {
         voice.warn(NO_NETWORK);

@@ -31,8 +31,9 @@ pub struct ServeArguments {
 
     /// Serve `/metrics`, `/healthz` and `/readyz` there, over HTTP
     ///
-    /// The tenants are told apart for whoever has the token of an admin role; for all others there are sums.
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// The tenants are told apart for whoever has the token of an admin role; the bearer of another role sees its own numbers, and
+    /// who has no token sees sums.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = metrics_address)]
     pub metrics: Option<SocketAddr>,
 
     /// How long what is open has to finish once the service is told to end; 30 seconds if nothing is said
@@ -61,7 +62,11 @@ pub struct ServeArguments {
 }
 
 fn listen_address(text: &str) -> Result<ListenAddress, String> {
-    ListenAddress::parse(text).map_err(|_| ListenAddress::HINT.to_owned())
+    ListenAddress::parse(text).map_err(|_| ListenAddress::remedy(text))
+}
+
+fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| ListenAddress::remedy_of_tcp(text, SocketAddr::from(([127, 0, 0, 1], 9464))))
 }
 
 /// The path in `unix:PATH`.

@@ -13,6 +13,7 @@ use netbox_config::service::{Listener, TenantLimits, TlsFiles, TokenHash};
 use netbox_proxy::Session;
 use netbox_proxy::events::{Events, Outlet, Relay, SessionId, Start};
 use netbox_proxy::facts::Facts;
+use netbox_proxy::metrics::Viewer;
 use netbox_proxy::quota::Quota;
 use netbox_proxy::service::credentials::{Entrance, Role, Roles, TenantDoor};
 use netbox_proxy::service::registry::{Registration, Registry, Tenant, TenantKind};
@@ -177,10 +178,11 @@ impl Clients {
         !self.carried().roles.is_empty()
     }
 
-    /// Whether that is the token of a role that may see what others do.
-    pub fn is_admin(&self, token: &[u8]) -> bool {
-        let Some(name) = self.roles.of(token) else { return false };
-        self.carried().roles.get(&name).is_some_and(|role| role.is_admin)
+    /// Whose token that is: of a role that may see what others do, or of another one. `None`: of none.
+    pub fn viewer(&self, token: &[u8]) -> Option<Viewer> {
+        let name = self.roles.of(token)?;
+        let is_admin = self.carried().roles.get(&name).is_some_and(|role| role.is_admin);
+        Some(if is_admin { Viewer::Admin } else { Viewer::Role(name.to_string()) })
     }
 
     /// Counts what the roles have done among what the service has, for its summary.

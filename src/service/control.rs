@@ -220,7 +220,9 @@ impl Control {
                 Err(refused)
             }
         };
+        // What could not be read anew was said where that was tried.
         if let Err(refused) = ended
+            && refused.reason != RefusedFor::Failed
             && let Some(untold) = self.told().tell(peer.uid)
         {
             let (uid, pid) = (peer.uid, peer.pid);

@@ -31,13 +31,12 @@ mod telling;
 mod tls;
 mod token;
 
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use netbox_proxy::Session;
-use netbox_proxy::events::{Events, SessionId, Start};
+use netbox_proxy::events::{Destination, Events, SessionId, Start};
 use netbox_proxy::facts::{Facts, Listening};
 use netbox_proxy::quota::Quota;
 use netbox_proxy::service::registry::{Registry, Tenant, TenantKind};
@@ -99,7 +98,7 @@ fn hold(
     voice: Voice,
     plan: Plan,
     handed: Vec<Handed>,
-    sink: Option<File>,
+    sink: Option<Destination>,
 ) -> Result<(), Fault> {
     let plain = |text: String| (text, None);
     let notify = Notify::from_environment().map_err(plain)?;

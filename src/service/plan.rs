@@ -68,8 +68,10 @@ impl Plan {
         let asks = |listener: &Listener| settings.asks_for_token(listener.role.as_deref());
         if let Some(open) = listeners.iter().find(|open| !open.is_loopback() && !open.any && !asks(open)) {
             let text =
-                format!("`--listen {}`: other machines could use the proxy, which has no authentication", open.address);
-            return Err(Refused::usage(text).hint("listen on `127.0.0.1`, or add `--listen-any` if that is meant"));
+                format!("`--listen {}`: other machines could use the proxy, which asks for no token", open.address);
+            let hint = "listen on `127.0.0.1`, give a role a token (`netbox proxy token new ROLE --write`), or add \
+                        `--listen-any` if that is meant";
+            return Err(Refused::usage(text).hint(hint));
         }
         // Whoever attaches brings a policy, and so does whoever has a role.
         if listeners.iter().any(|listener| listener.role.is_none()) && !settings.asks_for_token(None) {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use netbox_proxy::Session;
-use netbox_proxy::metrics::{Observed, Readings};
+use netbox_proxy::metrics::{Observed, Readings, Viewer};
 use netbox_proxy::service::registry::Registry;
 use netbox_proxy::service::status::{self, Status};
 use tokio::sync::{mpsc, oneshot};
@@ -177,7 +177,7 @@ impl Service {
 }
 
 impl Observed for Service {
-    fn metrics(&self, tenants: bool) -> String {
+    fn metrics(&self, viewer: &Viewer) -> String {
         let told = self.told();
         let reloads = (told.reloads, told.failed);
         drop(told);
@@ -189,14 +189,14 @@ impl Observed for Service {
             tenants: self.registry.readings(),
             process: process::reading().unwrap_or_default(),
         };
-        readings.text(tenants)
+        readings.text(viewer)
     }
 
     fn is_ready(&self) -> bool {
         !self.is_draining()
     }
 
-    fn is_admin(&self, token: &[u8]) -> bool {
-        self.clients.is_admin(token)
+    fn viewer(&self, token: &[u8]) -> Option<Viewer> {
+        self.clients.viewer(token)
     }
 }

@@ -35,7 +35,8 @@ pub fn bind(path: &Path, mode: u32) -> Result<(UnixListener, ControlSocket), (St
     // Its parent has to be there: a path that is misspelt should not become a tree.
     match DirBuilder::new().mode(if mode & 0o077 == 0 { 0o700 } else { 0o755 }).create(directory) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-            return Err(failed("cannot make the directory of", error));
+            let hint = way_to_a_directory(directory, &error);
+            return Err((failed("cannot make the directory of", error).0, hint));
         }
         _ => {}
     }
@@ -53,6 +54,24 @@ pub fn bind(path: &Path, mode: u32) -> Result<(UnixListener, ControlSocket), (St
     fs::rename(&made, &path).map_err(|error| failed("cannot listen on", error))?;
     let inode = (metadata.dev(), metadata.ino());
     Ok((listener, ControlSocket { path, inode, _lock: lock }))
+}
+
+/// What to do where the directory cannot be made.
+fn way_to_a_directory(directory: &Path, error: &io::Error) -> Option<String> {
+    let parent = directory.parent()?;
+    let own = "take one of your own, such as `unix:$XDG_RUNTIME_DIR/netbox/control.sock`";
+    match error.kind() {
+        ErrorKind::NotFound if parent.starts_with("/run/user") => Some(format!(
+            "there is no {}, which is made when that user logs in (`loginctl enable-linger` makes it at every start); or take a \
+             directory that is there",
+            shown(parent)
+        )),
+        ErrorKind::NotFound => Some(format!("there is no {}: make it (`mkdir -p`), or {own}", shown(parent))),
+        ErrorKind::PermissionDenied => {
+            Some(format!("{} is somebody else's: have it made by whoever may, or {own}", shown(parent)))
+        }
+        _ => None,
+    }
 }
 
 /// The lock of this path, which one service has at a time.
@@ -167,7 +186,13 @@ mod tests {
         assert!(refused(&top.join("open/control.sock")).contains("may be written to by others"));
         fs::set_permissions(top.join("open"), Permissions::from_mode(0o1777)).expect("own folder");
         assert!(bind(&top.join("open/control.sock"), 0o600).is_err());
-        assert!(refused(&top.join("absent/below/control.sock")).starts_with("cannot make the directory"));
+        let (why, hint) = bind(&top.join("absent/below/control.sock"), 0o600).expect_err("it cannot be bound");
+        assert!(why.starts_with("cannot make the directory"));
+        let hint = hint.expect("there is something to do");
+        assert!(hint.starts_with(&format!("there is no {}: make it", shown(&top.join("absent")))), "{hint}");
+        let absent = Path::new("/run/user/4294967294/netbox/control.sock");
+        let (_, hint) = bind(absent, 0o600).expect_err("nobody has that number");
+        assert!(hint.is_some_and(|hint| hint.contains("when that user logs in")));
         assert!(refused(Path::new("control.sock")).contains("from `/`"));
     }
 }

@@ -45,6 +45,7 @@ mod service_away;
 mod service_cases;
 mod service_clients;
 mod service_crowd;
+mod service_events;
 mod service_limits;
 mod service_operations;
 mod service_users;
@@ -125,6 +126,7 @@ pub fn all() -> impl Iterator<Item = &'static Test> {
         service_away::TESTS,
         service_cases::TESTS,
         service_crowd::TESTS,
+        service_events::TESTS,
         service_limits::TESTS,
         service_clients::TESTS,
         service_users::TESTS,

@@ -23,7 +23,7 @@ impl ListenAddress {
     ///
     /// # Errors
     ///
-    /// [`ServiceFault`], and what to write instead is [`ListenAddress::HINT`].
+    /// [`ServiceFault`], and what to write instead is [`ListenAddress::remedy`].
     pub fn parse(text: &str) -> Result<Self, ServiceFault> {
         match text.strip_prefix("unix:") {
             Some(path) => socket_path(path).map(Self::Unix),
@@ -31,8 +31,19 @@ impl ListenAddress {
         }
     }
 
-    /// What to write.
-    pub const HINT: &'static str = "write `127.0.0.1:3128`, `[::1]:3128` or `unix:/run/netbox/control.sock`";
+    /// What to write instead of a text that is none.
+    pub fn remedy(text: &str) -> String {
+        match tcp_remedy(text) {
+            Some(remedy) => remedy,
+            None => "write `127.0.0.1:3128`, `[::1]:3128` or `unix:/run/netbox/control.sock`".to_owned(),
+        }
+    }
+
+    /// The same where only a TCP address can stand, such as this one.
+    pub fn remedy_of_tcp(text: &str, example: SocketAddr) -> String {
+        let port = example.port();
+        tcp_remedy(text).unwrap_or_else(|| format!("write `127.0.0.1:{port}` or `[::1]:{port}`"))
+    }
 }
 
 impl fmt::Display for ListenAddress {
@@ -42,6 +53,15 @@ impl fmt::Display for ListenAddress {
             Self::Tcp(address) => address.fmt(f),
         }
     }
+}
+
+/// What to write instead of a port with a name, or with nothing: which of the addresses of a name would be meant, or whether
+/// those of every machine would, is not guessed.
+fn tcp_remedy(text: &str) -> Option<String> {
+    let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
+    let port = port.parse::<u16>().ok()?;
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    host.chars().all(is_word).then(|| format!("write an address: `127.0.0.1:{port}` or `[::1]:{port}`"))
 }
 
 /// The path of a unix socket.
@@ -67,6 +87,20 @@ fn path(text: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_to_write_has_the_port_that_was_written() {
+        for (text, port) in [("localhost:8080", 8080), ("3128", 3128), (":80", 80), ("proxy.example.com:1", 1)] {
+            let remedy = format!("write an address: `127.0.0.1:{port}` or `[::1]:{port}`");
+            assert_eq!(ListenAddress::remedy(text), remedy);
+            assert_eq!(ListenAddress::remedy_of_tcp(text, ([127, 0, 0, 1], 9464).into()), remedy);
+        }
+        for text in ["", "localhost", "localhost:http", "::1:3128", "unix:x", "a b:1"] {
+            assert!(ListenAddress::remedy(text).contains("unix:/run/netbox/control.sock"), "{text}");
+            let remedy = ListenAddress::remedy_of_tcp(text, ([127, 0, 0, 1], 9464).into());
+            assert_eq!(remedy, "write `127.0.0.1:9464` or `[::1]:9464`");
+        }
+    }
 
     #[test]
     fn an_address_is_tcp_or_a_unix_socket() {

@@ -1,7 +1,7 @@
 //! From the table `[service]` of a file to [`ServiceSettings`].
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +31,9 @@ pub(crate) const PRINCIPAL_KEYS: [&str; 5] = ["ceiling", "deny", "mode", "limits
 pub(crate) const ROLE_KEYS: [&str; 7] = ["allow", "deny", "mode", "ceiling", "limits", "tokens", "admin"];
 pub(crate) const LISTENER_KEYS: [&str; 4] = ["address", "role", "tls", "any"];
 pub(crate) const TLS_KEYS: [&str; 2] = ["certificate", "key"];
+
+/// An address to write.
+const EXAMPLE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3128);
 
 /// The longest name of a user or a group (useradd takes 32 bytes; those of a directory service may be longer).
 pub(crate) const LONGEST_MEMBER: usize = 256;
@@ -104,14 +107,14 @@ impl Reader<'_> {
     }
 
     fn listen(&mut self, value: &Value<'_>, settings: &mut ServiceSettings) {
-        for (text, at) in self.strings("listen", value, ListenAddress::HINT) {
+        for (text, at) in self.strings("listen", value, &ListenAddress::remedy("")) {
             let source = self.at(at);
             match ListenAddress::parse(&text) {
                 Ok(ListenAddress::Unix(path)) => settings.control.push((path, source)),
                 Ok(ListenAddress::Tcp(address)) => {
                     settings.listeners.push(Listener { address, role: None, tls: None, any: false, source });
                 }
-                Err(fault) => self.fault(source, fault, ListenAddress::HINT.to_owned()),
+                Err(fault) => self.fault(source, fault, ListenAddress::remedy(&text)),
             }
         }
     }
@@ -183,11 +186,11 @@ impl Reader<'_> {
             Ok(address) => Some((address, source)),
             Err(_) => {
                 let hint = if text.starts_with("unix:") {
-                    "control sockets stand in `listen`; write `127.0.0.1:3128`"
+                    "control sockets stand in `listen`; write `127.0.0.1:3128`".to_owned()
                 } else {
-                    hint
+                    ListenAddress::remedy_of_tcp(&text, EXAMPLE)
                 };
-                self.fault(source, ServiceFault::Address(text), hint.to_owned());
+                self.fault(source, ServiceFault::Address(text), hint);
                 None
             }
         }

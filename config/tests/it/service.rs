@@ -143,7 +143,7 @@ fn what_is_wrong_is_told_with_its_place_and_the_remedy() {
         ("service = 1", "1:11: `service` is a number, and must be a table; write `[service]`, and the keys of the service below it".to_owned()),
         ("[service]\nlisten = \"127.0.0.1:1\"", format!("2:10: `listen` is a string, and must be a list of strings; {address}")),
         ("[service]\nlisten = [1]", format!("2:11: `listen` holds a number, and must hold strings; {address}")),
-        ("[service]\nlisten = [\"localhost:1\"]", format!("2:12: `localhost:1` is no address to listen on; {address}")),
+        ("[service]\nlisten = [\"localhost:1\"]", "2:12: `localhost:1` is no address to listen on; write an address: `127.0.0.1:1` or `[::1]:1`".to_owned()),
         ("[service]\nlisten = [\"unix:x.sock\"]", format!("2:12: `x.sock` is no path from `/` of at most 107 bytes; {address}")),
         ("[service]\nlisten = [\"127.0.0.1:1\", \"127.0.0.1:1\"]", "2:27: the same address stands at config.toml:2:12; leave one of them out".to_owned()),
         ("[service]\nlisten = [\"127.0.0.1:1\"]\nmetrics = \"127.0.0.1:1\"", "3:12: the same address stands at config.toml:2:12; leave one of them out".to_owned()),

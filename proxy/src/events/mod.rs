@@ -19,6 +19,7 @@
 //! refusal is never to be mistaken for an outage.
 
 mod counters;
+mod destination;
 mod event;
 mod line;
 mod relay;
@@ -30,11 +31,11 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub use destination::{Collecting, Destination};
 pub use event::{CloseEvent, DecisionEvent, End, LatePass, LateRefusal, Process, Start, Verdict};
 pub use line::MAX_LINE;
 pub use relay::Relay;
@@ -88,16 +89,16 @@ struct Shared {
 impl Events {
     /// Events that are written to `sink`, or only counted where there is none.
     #[must_use]
-    pub fn new(session: SessionId, sink: Option<File>) -> Self {
+    pub fn new(session: SessionId, sink: Option<Destination>) -> Self {
         Self::with_flush_deadline(session, sink, writer::FLUSH_DEADLINE)
     }
 
-    fn with_flush_deadline(session: SessionId, sink: Option<File>, flush_deadline: Duration) -> Self {
+    fn with_flush_deadline(session: SessionId, sink: Option<Destination>, flush_deadline: Duration) -> Self {
         Self::of(session, None, 1, sink.map(|sink| Writer::new(sink, flush_deadline)), Vec::new())
     }
 
     /// Has what is told from now on written there, if it is written anywhere.
-    pub fn redirect(&self, sink: File) {
+    pub fn redirect(&self, sink: Destination) {
         if let Some(writer) = &self.shared.writer {
             writer.redirect(sink);
         }

@@ -1,5 +1,6 @@
 //! Tests of the events as a harness reads them.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 
@@ -26,7 +27,7 @@ fn file_of(end: impl Into<OwnedFd>) -> File {
 /// What stands in the sink after `tell` and the `exit` event with code 0.
 fn told(tell: impl FnOnce(&Events)) -> String {
     let sink = tempfile::tempfile().unwrap();
-    let events = Events::new(session(), Some(sink.try_clone().unwrap()));
+    let events = Events::new(session(), Some(sink.try_clone().unwrap().into()));
     tell(&events);
     events.exit(0);
     let mut text = String::new();

@@ -1,7 +1,6 @@
 //! The thread that writes lines, and the queue before it.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -9,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{SockType, getsockopt, sockopt};
+
+use super::destination::Destination;
 
 /// How many bytes may wait to be written: some 16,000 lines of the usual length.
 pub const QUEUE_BYTES: usize = 4 << 20;
@@ -29,7 +29,7 @@ pub type LastLine = Box<dyn FnOnce(u64) -> Vec<u8> + Send>;
 enum Message {
     Line(Vec<u8>),
     /// What comes from now on goes there.
-    Sink(File),
+    Sink(Destination),
     Last(LastLine),
 }
 
@@ -58,11 +58,11 @@ impl Load {
 
 impl Writer {
     /// Starts the thread. Where that fails, every line counts as dropped.
-    pub fn new(sink: File, flush_deadline: Duration) -> Self {
+    pub fn new(sink: Destination, flush_deadline: Duration) -> Self {
         let (queue, lines) = mpsc::channel();
         let (finished, done) = mpsc::channel();
         let load = Arc::<Load>::default();
-        let sink = Sink { datagrams: takes_datagrams(&sink), file: sink, torn: false, load: Arc::clone(&load) };
+        let sink = Sink { destination: sink, torn: false, load: Arc::clone(&load) };
         let spawned = std::thread::Builder::new().name("events".to_owned()).spawn(move || {
             let _finished: Sender<()> = finished;
             sink.write_all_of(&lines);
@@ -80,7 +80,7 @@ impl Writer {
     }
 
     /// Has what is queued from now on written there.
-    pub fn redirect(&self, sink: File) {
+    pub fn redirect(&self, sink: Destination) {
         self.queue(Message::Sink(sink));
     }
 
@@ -105,9 +105,7 @@ impl Writer {
 
 /// The queue's far end.
 struct Sink {
-    file: File,
-    /// It takes a line by each call.
-    datagrams: bool,
+    destination: Destination,
     /// The last write ended within a line.
     torn: bool,
     load: Arc<Load>,
@@ -125,14 +123,14 @@ impl Sink {
                     Message::Sink(sink) => next = Some(sink),
                     Message::Last(make) => last = Some(make),
                 }
-                if last.is_some() || next.is_some() || self.datagrams || batch.bytes.len() >= BATCH_BYTES {
+                if last.is_some() || next.is_some() || self.destination.datagrams || batch.bytes.len() >= BATCH_BYTES {
                     break;
                 }
             }
             self.write(&batch);
             self.load.bytes.fetch_sub(batch.bytes.len() + batch.ends.len() * OVERHEAD, Ordering::Relaxed);
             if let Some(sink) = next {
-                (self.datagrams, self.file, self.torn) = (takes_datagrams(&sink), sink, false);
+                (self.destination, self.torn) = (sink, false);
             }
             if let Some(make) = last {
                 let mut batch = Batch::default();
@@ -158,24 +156,19 @@ impl Sink {
     fn write_bytes(&mut self, bytes: &[u8]) -> usize {
         let mut written = 0;
         while written < bytes.len() {
-            match self.file.write(&bytes[written..]) {
+            match self.destination.write(&bytes[written..]) {
                 Ok(0) => break,
                 Ok(count) => written += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // A descriptor that was handed to us may be non-blocking; this thread may wait.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let _ = poll(&mut [PollFd::new(self.file.as_fd(), PollFlags::POLLOUT)], PollTimeout::NONE);
+                    let _ = poll(&mut [PollFd::new(self.destination.as_fd(), PollFlags::POLLOUT)], PollTimeout::NONE);
                 }
                 Err(_) => break,
             }
         }
         written
     }
-}
-
-/// Whether a datagram is a line there.
-fn takes_datagrams(sink: &File) -> bool {
-    getsockopt(sink, sockopt::SockType).is_ok_and(|kind| kind == SockType::Datagram)
 }
 
 /// Lines to be written by one call, and where each ends.
@@ -204,18 +197,20 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     #[test]
     fn lines_go_where_they_are_directed_to() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events");
-        let writer = Writer::new(File::create(&path).unwrap(), FLUSH_DEADLINE);
+        let writer = Writer::new(File::create(&path).unwrap().into(), FLUSH_DEADLINE);
         writer.send(b"first\n".to_vec());
         // As when a log is rotated.
         std::fs::rename(&path, folder.path().join("events.1")).unwrap();
         writer.send(b"second\n".to_vec());
-        writer.redirect(File::create(&path).unwrap());
+        writer.redirect(File::create(&path).unwrap().into());
         writer.send(b"third\n".to_vec());
         writer.finish(Box::new(|_| b"last\n".to_vec()));
         let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();

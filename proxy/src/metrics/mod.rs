@@ -30,6 +30,17 @@ pub enum Label {
     Others,
 }
 
+/// Who looks at the numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Viewer {
+    /// Somebody without a token, who sees sums.
+    Anybody,
+    /// A bearer of a role, who sees its own.
+    Role(String),
+    /// A bearer of an admin role, who sees each tenant by itself.
+    Admin,
+}
+
 /// The numbers of all tenants with one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
@@ -84,9 +95,9 @@ const COUNTERS: [Counter; 3] = [
 ];
 
 impl Readings {
-    /// OpenMetrics text. `tenants`: each label by itself, for whoever may see what others do; else the sums of all.
+    /// OpenMetrics text, as far as that one may see.
     #[must_use]
-    pub fn text(&self, tenants: bool) -> String {
+    pub fn text(&self, viewer: &Viewer) -> String {
         let mut text = Text::default();
         text.family("netbox_build", Kind::Info, "The version of netbox.");
         text.sample("netbox_build_info", &[("version", self.version)], "1");
@@ -99,9 +110,14 @@ impl Readings {
         text.sample("netbox_reloads_total", &[("result", "done")], self.reloads.0);
         text.sample("netbox_reloads_total", &[("result", "failed")], self.reloads.1);
         self.process.write(&mut text);
-        match tenants {
-            true => write(&mut text, &self.tenants, Label::labels),
-            false => write(&mut text, &[self.sum()], |_| Vec::new()),
+        match viewer {
+            Viewer::Admin => write(&mut text, &self.tenants, Label::labels),
+            Viewer::Role(name) => {
+                let is_own = |reading: &&Reading| matches!(&reading.label, Label::Role(role) if role == name);
+                let own: Vec<_> = self.tenants.iter().filter(is_own).cloned().collect();
+                write(&mut text, &own, Label::labels);
+            }
+            Viewer::Anybody => write(&mut text, &[self.sum()], |_| Vec::new()),
         }
         text.end()
     }

@@ -2,7 +2,8 @@
 //!
 //! A page that any program on this machine may read is one that a browser on it may read, and a web site may have its name
 //! point here (DNS rebinding). So a request must be for an address, or for `localhost`: a name that somebody else could own
-//! is not answered, unless a token comes along.
+//! is not answered, unless a token comes along. A token that is nobody's is told so, also where none was needed: whoever sends
+//! one counts on it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use super::Viewer;
 use super::text::CONTENT_TYPE;
 use crate::half_open::HalfOpen;
 use crate::http::head::MAX_FIELDS;
@@ -35,14 +37,14 @@ const REST: Duration = Duration::from_millis(50);
 
 /// The service, as whoever watches it sees it.
 pub trait Observed: Send + Sync {
-    /// OpenMetrics text. `tenants`: each tenant by itself.
-    fn metrics(&self, tenants: bool) -> String;
+    /// OpenMetrics text, as far as that one may see.
+    fn metrics(&self, viewer: &Viewer) -> String;
 
     /// Whether new connections are taken.
     fn is_ready(&self) -> bool;
 
-    /// Whether that is the token of somebody who may see what every tenant does.
-    fn is_admin(&self, token: &[u8]) -> bool;
+    /// Whose token that is. `None`: nobody's.
+    fn viewer(&self, token: &[u8]) -> Option<Viewer>;
 }
 
 /// Serves until dropped.
@@ -109,14 +111,17 @@ impl Page {
         let reason = match status {
             200 => "OK",
             400 => "Bad Request",
+            401 => "Unauthorized",
             404 => "Not Found",
             405 => "Method Not Allowed",
             421 => "Misdirected Request",
             431 => "Request Header Fields Too Large",
             _ => "Service Unavailable",
         };
+        // Who is not known is told how to be (RFC 9110 §15.5.2).
+        let challenge = if *status == 401 { "WWW-Authenticate: Bearer realm=\"netbox\"\r\n" } else { "" };
         format!(
-            "HTTP/1.1 {status} {reason}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\
+            "HTTP/1.1 {status} {reason}\r\n{challenge}Content-Type: {content_type}\r\nContent-Length: {}\r\n\
              Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n{}",
             body.len(),
             if *is_head { "" } else { body }
@@ -142,16 +147,21 @@ fn page(bytes: &[u8], observed: &dyn Observed) -> Option<Page> {
         // Two of them say nothing.
         first.filter(|_| found.next().is_none())
     };
-    let is_admin = field("authorization").and_then(bearer).is_some_and(|token| observed.is_admin(token));
+    let has_token = request.headers.iter().any(|field| field.name.eq_ignore_ascii_case("authorization"));
+    let viewer = match field("authorization").and_then(bearer).and_then(|token| observed.viewer(token)) {
+        Some(viewer) => viewer,
+        None if has_token => return Some(Page::plain(401, "that is the token of no role")),
+        None => Viewer::Anybody,
+    };
     let is_ours = field("host").and_then(|host| std::str::from_utf8(host).ok()).is_some_and(is_nobodys_name);
-    if !is_ours && !is_admin {
-        return Some(Page::plain(421, "ask for this page by address, or with the token of an admin role"));
+    if !is_ours && viewer == Viewer::Anybody {
+        return Some(Page::plain(421, "ask for this page by address, or with the token of a role"));
     }
     if !matches!(method, "GET" | "HEAD") {
         return Some(Page::plain(405, "GET it"));
     }
     let page = match path.split('?').next().unwrap_or_default() {
-        "/metrics" => Page { content_type: CONTENT_TYPE, body: observed.metrics(is_admin), ..Page::plain(200, "") },
+        "/metrics" => Page { content_type: CONTENT_TYPE, body: observed.metrics(&viewer), ..Page::plain(200, "") },
         "/healthz" => Page::plain(200, "it lives"),
         "/readyz" if observed.is_ready() => Page::plain(200, "it takes connections"),
         "/readyz" => Page::plain(503, "it takes no more connections"),
@@ -190,16 +200,31 @@ mod tests {
     }
 
     impl Observed for Service {
-        fn metrics(&self, tenants: bool) -> String {
-            if tenants { "all\n".into() } else { "sums\n".into() }
+        fn metrics(&self, viewer: &Viewer) -> String {
+            match viewer {
+                Viewer::Anybody => "sums
+"
+                .into(),
+                Viewer::Role(name) => format!(
+                    "{name}
+"
+                ),
+                Viewer::Admin => "all
+"
+                .into(),
+            }
         }
 
         fn is_ready(&self) -> bool {
             self.is_ready
         }
 
-        fn is_admin(&self, token: &[u8]) -> bool {
-            token == b"secret"
+        fn viewer(&self, token: &[u8]) -> Option<Viewer> {
+            match token {
+                b"secret" => Some(Viewer::Admin),
+                b"token-of-ci" => Some(Viewer::Role("ci".into())),
+                _ => None,
+            }
         }
     }
 
@@ -238,15 +263,26 @@ mod tests {
 
     #[test]
     fn tenants_are_for_whoever_has_the_token() {
-        let with = |value: &str| get("/metrics", &format!("Host: 127.0.0.1\r\nAuthorization: {value}\r\n")).1;
-        assert_eq!(with("Bearer secret"), "all");
-        assert_eq!(with("bearer  secret"), "all");
-        for wrong in ["Bearer wrong", "Bearer", "Bearer ", "Basic secret", "secret", "Bearer secret x"] {
-            assert_eq!(with(wrong), "sums", "{wrong}");
-        }
+        let with = |value: &str| get("/metrics", &format!("Host: 127.0.0.1\r\nAuthorization: {value}\r\n"));
+        assert_eq!(with("Bearer secret").1, "all");
+        assert_eq!(with("bearer  secret").1, "all");
+        assert_eq!(with("Bearer token-of-ci").1, "ci");
         assert_eq!(get("/metrics", "Host: metrics.example\r\nAuthorization: Bearer secret\r\n").1, "all");
-        let twice = "Host: 127.0.0.1\r\nAuthorization: Bearer secret\r\nAuthorization: Bearer x\r\n";
-        assert_eq!(get("/metrics", twice).1, "sums");
+    }
+
+    #[test]
+    fn a_token_that_is_nobodys_is_told_so() {
+        let twice = "Bearer secret\r\nAuthorization: Bearer secret";
+        for wrong in ["Bearer wrong", "Bearer", "Bearer ", "Basic secret", "secret", "Bearer secret x", "", twice] {
+            for (path, host) in [("/metrics", "127.0.0.1"), ("/healthz", "127.0.0.1"), ("/metrics", "evil.example")] {
+                let fields = format!("Host: {host}\r\nAuthorization: {wrong}\r\n");
+                assert_eq!(get(path, &fields).0, 401, "{wrong}");
+            }
+        }
+        let request = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer x\r\n\r\n";
+        let response = page(request, &Service { is_ready: true }).unwrap().response();
+        let head = "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer realm=\"netbox\"\r\n";
+        assert!(response.starts_with(head) && !response.contains("sums"), "{response}");
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn samples(text: &str) -> BTreeMap<String, String> {
 
 #[test]
 fn every_tenant_is_told_apart_for_whoever_may_see_them() {
-    let samples = samples(&readings().text(true));
+    let samples = samples(&readings().text(&Viewer::Admin));
     let expected = [
         ("netbox_build_info{version=\"0.1.0\"}", "1"),
         ("netbox_start_time_seconds", "1700000000.500"),
@@ -73,7 +73,7 @@ fn every_tenant_is_told_apart_for_whoever_may_see_them() {
 
 #[test]
 fn everybody_else_sees_sums_and_no_names() {
-    let text = readings().text(false);
+    let text = readings().text(&Viewer::Anybody);
     for secret in ["uid", "role", "kind", "1000,"] {
         assert!(!text.contains(&format!("{secret}=")), "{text}");
     }
@@ -82,4 +82,13 @@ fn everybody_else_sees_sums_and_no_names() {
     assert_eq!(samples["netbox_tenants"], "4");
     assert_eq!(samples["netbox_bytes_total{direction=\"sent\"}"], "2000");
     assert_eq!(samples["netbox_decisions_total{verdict=\"allow\",reason=\"listed\"}"], "14");
+}
+
+#[test]
+fn the_bearer_of_a_role_sees_its_own() {
+    let text = readings().text(&Viewer::Role("c\"i\\\n".into()));
+    assert!(!text.contains("uid=") && !text.contains("kind=\"others\""), "{text}");
+    assert_eq!(samples(&text)["netbox_connections_total{kind=\"role\",role=\"c\\\"i\\\\\\n\"}"], "10");
+    let nobody = readings().text(&Viewer::Role("c".into()));
+    assert!(!nobody.contains("role=") && nobody.ends_with("# EOF\n"), "{nobody}");
 }

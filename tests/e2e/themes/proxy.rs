@@ -368,7 +368,7 @@ fn a_proxy_listens_on_several_addresses(world: &World) {
 fn a_proxy_for_other_machines_has_to_be_asked_for(world: &World) {
     for address in ["0.0.0.0:0", "[::]:0", "203.0.113.2:0", "[::ffff:203.0.113.2]:0"] {
         let refused = world.netbox_words().exec(&["proxy", "serve", "--listen", "127.0.0.1:0", "--listen", address]);
-        refused.exits_with(2).complains("has no authentication").complains("--listen-any");
+        refused.exits_with(2).complains("which asks for no token").complains("--listen-any");
     }
     let proxy = world.proxy(&["--listen-any", "--listen", "203.0.113.2:0"]);
     assert!(proxy.address.contains(" 203.0.113.2:"), "{proxy:?}");

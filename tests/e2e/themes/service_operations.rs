@@ -158,7 +158,10 @@ fn a_bad_file_changes_nothing_and_is_told_with_its_place(world: &World) {
     ask(world, &service, &["reload"]).exits_with(0);
     let well = status(world, &service);
     assert!(well["reload_error"].is_null() && well["reloads"] == 1, "{well}");
-    service.stop().exits_with(0).complains("error: nothing has changed: ");
+    let outcome = service.stop();
+    let said = outcome.exits_with(0).stderr();
+    assert_eq!(said.matches("error: nothing has changed: ").count(), 6, "each is said once: {outcome}");
+    assert!(!said.contains("control socket: "), "{outcome}");
 }
 
 fn addresses_come_and_go_with_a_reload(world: &World) {
@@ -376,6 +379,8 @@ fn metrics_are_sums_for_whoever_has_no_token(world: &World) {
     text.says("\nprocess_open_fds ").does_not_say("uid=").does_not_say("example.com");
     world.bare().exec(&curl(&["--fail", &page("/healthz"), &page("/readyz")])).exits_with(0);
     let own = page("/metrics");
+    let wrong = curl(&["--include", "--header", "Authorization: Bearer netbox_0", &own]);
+    world.bare().exec(&wrong).says("HTTP/1.1 401").does_not_say("netbox_");
     let named = curl(&["--include", "--header", "Host: metrics.example.com", &own]);
     world.bare().exec(&named).says("HTTP/1.1 421").does_not_say("netbox_");
     // Nobody who is carried gets there.

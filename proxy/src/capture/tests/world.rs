@@ -114,7 +114,7 @@ impl World {
         let resolver: Arc<dyn Resolver> = Arc::clone(&net) as _;
         let names = Arc::new(Names::new(policy, resolver, records, Vec::new()));
         let events = tempfile::tempfile().unwrap();
-        let sink = Events::new(SessionId::from([0; 16]), Some(events.try_clone().unwrap()));
+        let sink = Events::new(SessionId::from([0; 16]), Some(events.try_clone().unwrap().into()));
         let facts = HostFacts { own: vec!["198.51.100.1".parse().unwrap()], ..HostFacts::default() };
         let mut session = Session::new(names, sink, Facts::fixed(facts));
         session.dialer = Arc::clone(&net) as _;

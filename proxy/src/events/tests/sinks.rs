@@ -15,7 +15,7 @@ fn nothing_is_written_after_exit() {
 #[test]
 fn a_full_disk_is_counted() {
     let full = File::options().write(true).open("/dev/full").unwrap();
-    let events = Events::new(session(), Some(full));
+    let events = Events::new(session(), Some(full.into()));
     (0..10).for_each(|_| events.decision(denied("a.example")));
     events.exit(0);
     assert_eq!(events.dropped(), 11);
@@ -26,7 +26,7 @@ fn a_full_disk_is_counted() {
 fn a_closed_pipe_is_counted() {
     let (reader, writer) = io::pipe().unwrap();
     drop(reader);
-    let events = Events::new(session(), Some(file_of(writer)));
+    let events = Events::new(session(), Some(file_of(writer).into()));
     (0..10).for_each(|_| events.decision(denied("a.example")));
     events.exit(0);
     assert_eq!(events.dropped(), 11);
@@ -36,7 +36,7 @@ fn a_closed_pipe_is_counted() {
 #[test]
 fn a_queue_that_is_full_drops_and_tells_how_many() {
     let (mut reader, writer) = io::pipe().unwrap();
-    let events = Events::with_flush_deadline(session(), Some(file_of(writer)), Duration::from_secs(60));
+    let events = Events::with_flush_deadline(session(), Some(file_of(writer).into()), Duration::from_secs(60));
     let host = "x".repeat(250);
     let said = 2 * writer::QUEUE_BYTES / host.len();
     (0..said).for_each(|_| events.decision(denied(&host)));
@@ -58,7 +58,7 @@ fn a_queue_that_is_full_drops_and_tells_how_many() {
 #[test]
 fn exit_gives_up_a_sink_that_takes_nothing() {
     let (_reader, writer) = io::pipe().unwrap();
-    let events = Events::with_flush_deadline(session(), Some(file_of(writer)), Duration::from_millis(1));
+    let events = Events::with_flush_deadline(session(), Some(file_of(writer).into()), Duration::from_millis(1));
     (0..4096).for_each(|_| events.decision(denied("a.example")));
     events.exit(0);
     assert_eq!(events.summary().denied, 4096);
@@ -68,7 +68,7 @@ fn exit_gives_up_a_sink_that_takes_nothing() {
 fn a_descriptor_that_does_not_block_is_waited_for() {
     let (mut reader, writer) = io::pipe().unwrap();
     nix::fcntl::fcntl(&writer, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK)).unwrap();
-    let events = Events::with_flush_deadline(session(), Some(file_of(writer)), Duration::from_secs(60));
+    let events = Events::with_flush_deadline(session(), Some(file_of(writer).into()), Duration::from_secs(60));
     (0..2000).for_each(|_| events.decision(denied("a.example")));
     let reading = std::thread::spawn(move || {
         let mut text = String::new();
