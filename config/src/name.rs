@@ -1,6 +1,7 @@
 //! A host name, parsed once, in the one form that is compared, looked up, dialled and logged.
 
 use std::borrow::Borrow;
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -89,49 +90,10 @@ impl HostName {
     ///
     /// [`NameError`] says what is wrong. Never panics, whatever the bytes.
     pub fn parse_wire(bytes: &[u8]) -> Result<Self, NameError> {
-        if !bytes.is_ascii() {
-            return Err(NameError::NotAscii);
-        }
-        let name = bytes.strip_suffix(b".").unwrap_or(bytes);
-        if name.is_empty() {
-            return Err(NameError::Empty);
-        }
-        let mut start = 0;
-        for (at, &byte) in name.iter().enumerate() {
-            match byte {
-                b'.' if at == start => return Err(NameError::EmptyLabel { at }),
-                b'.' => start = at + 1,
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => {}
-                _ => return Err(NameError::Character { character: char::from(byte), at }),
-            }
-        }
-        if start == name.len() {
-            return Err(NameError::EmptyLabel { at: start });
-        }
-        if name.len() > 253 {
-            return Err(NameError::Long);
-        }
-        if name[0] == b'-' {
-            return Err(NameError::LeadingHyphen);
-        }
-        // Only ASCII bytes are left, each of which is a character.
-        let name: String = name.iter().map(|b| char::from(b.to_ascii_lowercase())).collect();
-        if is_number(name.rsplit('.').next().unwrap_or_default()) {
-            return Err(NameError::Numeric);
-        }
-        let mut punycode = None;
-        for (at, label) in labels(&name) {
-            if label.len() > 63 {
-                return Err(NameError::LongLabel { at });
-            }
-            if label.starts_with("xn--") {
-                punycode = punycode.or(Some(at));
-            }
-        }
-        match punycode {
+        match parse_grammar(bytes)? {
             // The whole name is asked about: what is valid in a label that runs from right to left depends on the others.
-            Some(at) if to_a_labels(&name).as_deref() != Some(&*name) => Err(NameError::Punycode { at }),
-            _ => Ok(Self(name.into())),
+            (name, Some(at)) if to_a_labels(&name).as_deref() != Some(&*name) => Err(NameError::Punycode { at }),
+            (name, _) => Ok(Self(name.into())),
         }
     }
 
@@ -184,14 +146,15 @@ impl HostName {
         }
         let first = text.find(|c: char| !c.is_ascii()).unwrap_or(0);
         let plain = to_a_labels(text).ok_or(NameError::Idna { at: first })?;
-        let name = Self::parse_wire(plain.as_bytes()).map_err(|error| match error {
+        // Its `xn--` labels are what UTS 46 makes of valid ones, or has found to be valid.
+        let (name, _) = parse_grammar(plain.as_bytes()).map_err(|error| match error {
             NameError::Numeric | NameError::Long => error,
             // The rest speaks of places in the plain form, not in the text.
             _ => NameError::Idna { at: first },
         })?;
         match lookalike(text.strip_suffix('.').unwrap_or(text), &name) {
             Some(at) => Err(NameError::Lookalike { plain, at }),
-            None => Ok(name),
+            None => Ok(Self(name.into())),
         }
     }
 
@@ -234,6 +197,50 @@ impl fmt::Debug for HostName {
     }
 }
 
+/// All that a name is but whether its `xn--` labels are valid: the name, and where the first of those begins.
+fn parse_grammar(bytes: &[u8]) -> Result<(String, Option<usize>), NameError> {
+    if !bytes.is_ascii() {
+        return Err(NameError::NotAscii);
+    }
+    let name = bytes.strip_suffix(b".").unwrap_or(bytes);
+    if name.is_empty() {
+        return Err(NameError::Empty);
+    }
+    let mut start = 0;
+    for (at, &byte) in name.iter().enumerate() {
+        match byte {
+            b'.' if at == start => return Err(NameError::EmptyLabel { at }),
+            b'.' => start = at + 1,
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => {}
+            _ => return Err(NameError::Character { character: char::from(byte), at }),
+        }
+    }
+    if start == name.len() {
+        return Err(NameError::EmptyLabel { at: start });
+    }
+    if name.len() > 253 {
+        return Err(NameError::Long);
+    }
+    if name[0] == b'-' {
+        return Err(NameError::LeadingHyphen);
+    }
+    // Only ASCII bytes are left, each of which is a character.
+    let name: String = name.iter().map(|b| char::from(b.to_ascii_lowercase())).collect();
+    if is_number(name.rsplit('.').next().unwrap_or_default()) {
+        return Err(NameError::Numeric);
+    }
+    let mut punycode = None;
+    for (at, label) in labels(&name) {
+        if label.len() > 63 {
+            return Err(NameError::LongLabel { at });
+        }
+        if label.starts_with("xn--") {
+            punycode = punycode.or(Some(at));
+        }
+    }
+    Ok((name, punycode))
+}
+
 /// Whether programs that follow the WHATWG URL standard ("ends in a number") or `inet_aton` read this label as a number.
 fn is_number(label: &str) -> bool {
     let hexadecimal = label.strip_prefix("0x").is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
@@ -246,18 +253,34 @@ fn is_ascii_but_no_name(c: char) -> bool {
 
 /// The byte offset of a character that does not show in the name: it disappears, it stands for a dot, or its whole label
 /// comes to plain ASCII.
-fn lookalike(text: &str, name: &HostName) -> Option<usize> {
+fn lookalike(text: &str, name: &str) -> Option<usize> {
     let beyond_ascii = |start: usize, label: &str| label.find(|c: char| !c.is_ascii()).map(|at| start + at);
     let folded = labels(text)
-        .zip(labels(&name.0))
+        .zip(labels(name))
         .find_map(|((start, written), (_, plain))| beyond_ascii(start, written).filter(|_| !plain.starts_with("xn--")));
-    let same_count = labels(text).count() == labels(&name.0).count();
-    let no_part = |c: char| {
-        let between = || to_a_labels(&format!("a{c}a"));
-        !c.is_ascii() && between().is_some_and(|plain| plain == "aa" || plain.contains('.'))
-    };
-    let vanished = text.char_indices().find(|(_, c)| no_part(*c)).map(|(at, _)| at);
+    let same_count = labels(text).count() == labels(name).count();
+    let vanished = text.char_indices().find(|(_, c)| !c.is_ascii() && is_no_part(*c)).map(|(at, _)| at);
     vanished.or(folded).or_else(|| beyond_ascii(0, text).filter(|_| !same_count))
+}
+
+thread_local! {
+    /// The characters that [`is_no_part`] was asked about last, each in the place that its number gives, with the answer. A
+    /// long list in one script asks about the same few again and again.
+    static ASKED: [Cell<Option<(char, bool)>>; 256] = const { [const { Cell::new(None) }; 256] };
+}
+
+/// Whether a character beyond ASCII disappears from a name, or stands for a dot.
+fn is_no_part(c: char) -> bool {
+    ASKED.with(|asked| {
+        let place = &asked[c as usize % asked.len()];
+        if let Some((_, answer)) = place.get().filter(|(known, _)| *known == c) {
+            return answer;
+        }
+        let between = to_a_labels(&format!("a{c}a"));
+        let answer = between.is_some_and(|plain| plain == "aa" || plain.contains('.'));
+        place.set(Some((c, answer)));
+        answer
+    })
 }
 
 /// The labels with their byte offsets.

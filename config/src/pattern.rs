@@ -89,14 +89,12 @@ fn parse_base(base: &str) -> Result<HostName, Wrong> {
     if let Some(at) = base.find('*') {
         return Err(misplaced_star(base, at));
     }
-    if parse_ip(base).is_some()
-        || base.starts_with('[')
-        || matches!(HostName::parse_rule(base), Err(NameError::Numeric))
-    {
+    let name = HostName::parse_rule(base);
+    if parse_ip(base).is_some() || base.starts_with('[') || matches!(name, Err(NameError::Numeric)) {
         let hint = "write a range with a prefix length: `10.0.0.0/8`";
         return Err(Wrong::new(0, RuleFault::WildcardAddress).hint(hint.to_owned()));
     }
-    parse_name(base)
+    name.map_err(|error| wrong_name(base, error))
 }
 
 fn misplaced_star(text: &str, at: usize) -> Wrong {
@@ -112,22 +110,24 @@ fn misplaced_star(text: &str, at: usize) -> Wrong {
 }
 
 fn parse_name(text: &str) -> Result<HostName, Wrong> {
-    HostName::parse_rule(text).map_err(|error| {
-        let at = error.at();
-        match error {
-            NameError::Numeric => numeric(text),
-            NameError::Lookalike { ref plain, .. } => {
-                let hint = format!("write `{plain}`");
-                Wrong::new(at, error.into()).hint(hint)
-            }
-            NameError::Character { character: ',', .. } => {
-                Wrong::new(at, RuleFault::List).hint("write a rule for each host".to_owned())
-            }
-            NameError::Character { character: '%', .. } if text.contains(':') => Wrong::new(at, RuleFault::Zone),
-            NameError::Character { character: '[' | ']', .. } => Wrong::new(at, RuleFault::Brackets),
-            _ => Wrong::new(at, error.into()),
+    HostName::parse_rule(text).map_err(|error| wrong_name(text, error))
+}
+
+fn wrong_name(text: &str, error: NameError) -> Wrong {
+    let at = error.at();
+    match error {
+        NameError::Numeric => numeric(text),
+        NameError::Lookalike { ref plain, .. } => {
+            let hint = format!("write `{plain}`");
+            Wrong::new(at, error.into()).hint(hint)
         }
-    })
+        NameError::Character { character: ',', .. } => {
+            Wrong::new(at, RuleFault::List).hint("write a rule for each host".to_owned())
+        }
+        NameError::Character { character: '%', .. } if text.contains(':') => Wrong::new(at, RuleFault::Zone),
+        NameError::Character { character: '[' | ']', .. } => Wrong::new(at, RuleFault::Brackets),
+        _ => Wrong::new(at, error.into()),
+    }
 }
 
 /// What is neither an address nor a name because it ends in a number.

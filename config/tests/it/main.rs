@@ -9,6 +9,7 @@ mod decisions;
 mod derived;
 mod expansion;
 mod files;
+mod idna;
 mod layered;
 mod layers;
 mod lints;
