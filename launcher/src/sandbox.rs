@@ -359,7 +359,7 @@ impl Sandbox {
         self.terminal.as_ref().is_some_and(Terminal::is_foreground)
     }
 
-    /// Whether the key that interrupts was ever typed at the command's terminal, and so was no signal out here.
+    /// Whether the last that was typed at the command's terminal was the key that interrupts, which so was no signal out here.
     pub fn is_interrupt_typed(&self) -> bool {
         self.terminal.as_ref().is_some_and(Terminal::is_interrupt_typed)
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::SigSet;
-use nix::sys::termios::{LocalFlags, SpecialCharacterIndices, tcgetattr};
+use nix::sys::termios::{LocalFlags, SpecialCharacterIndices, Termios, tcgetattr};
 use nix::unistd::{read, write};
 
 use super::user::User;
@@ -34,8 +34,7 @@ pub(super) struct Input {
     control: UnixStream,
     /// The other end of the control of the output's thread.
     output: UnixStream,
-    /// Whether the key that interrupts was ever typed.
-    interrupt: Arc<AtomicBool>,
+    interrupt: Interrupt,
     is_reading: bool,
     /// Whether it is to wait before the next look.
     is_behind: bool,
@@ -52,7 +51,7 @@ impl Input {
         user: Arc<User>,
         control: UnixStream,
         output: UnixStream,
-        interrupt: Arc<AtomicBool>,
+        interrupt: Interrupt,
     ) -> Self {
         Self {
             master,
@@ -135,15 +134,12 @@ impl Input {
         match read(terminal, &mut chunk) {
             // The key for the end of the input, pressed while the terminal was not raw. A hang-up looks the same, and is told by
             // poll as well.
-            Ok(0) => self.pending.extend(key(&self.master, SpecialCharacterIndices::VEOF)),
+            Ok(0) => self
+                .pending
+                .extend(tcgetattr(&self.master).ok().and_then(|modes| key(&modes, SpecialCharacterIndices::VEOF))),
             Ok(length) => {
-                let typed = &chunk[..length];
-                // Also where it makes no signal at this moment: a program that reads it itself may end by it as well, and one
-                // of those is a netbox inside.
-                if key(&self.master, SpecialCharacterIndices::VINTR).is_some_and(|key| typed.contains(&key)) {
-                    self.interrupt.store(true, Ordering::Relaxed);
-                }
-                self.pending.extend_from_slice(typed);
+                self.interrupt.see(&chunk[..length]);
+                self.pending.extend_from_slice(&chunk[..length]);
             }
             Err(Errno::EIO) if !self.user.is_foreground() => self.is_behind = true,
             Err(Errno::EAGAIN | Errno::EINTR) => {}
@@ -164,8 +160,35 @@ impl Input {
     }
 }
 
-/// A key with a meaning of its own, where the command's terminal has one for that.
-fn key(master: impl AsFd, which: SpecialCharacterIndices) -> Option<u8> {
+/// A key with a meaning of its own, where the terminal has one for that.
+fn key(modes: &Termios, which: SpecialCharacterIndices) -> Option<u8> {
     // 0 means that it has none (`_POSIX_VDISABLE`).
-    tcgetattr(master).ok().map(|modes| modes.control_chars[which as usize]).filter(|key| *key != 0)
+    Some(modes.control_chars[which as usize]).filter(|key| *key != 0)
+}
+
+/// Whether the last that was typed for the command was the key that interrupts. A clone is another handle on the same.
+///
+/// The user's key, whatever the command has made of its own terminal: that is what would have interrupted others out here,
+/// had the terminal been theirs. And the last, since whoever goes on typing has not given up.
+#[derive(Clone, Debug)]
+pub(super) struct Interrupt {
+    key: Option<u8>,
+    is_last: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    /// With the user's own modes.
+    pub(super) fn new(modes: &Termios) -> Self {
+        let key = key(modes, SpecialCharacterIndices::VINTR).filter(|_| modes.local_flags.contains(LocalFlags::ISIG));
+        Self { key, is_last: Arc::default() }
+    }
+
+    fn see(&self, typed: &[u8]) {
+        let is_last = typed.last().is_some_and(|last| Some(*last) == self.key);
+        self.is_last.store(is_last, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_last(&self) -> bool {
+        self.is_last.load(Ordering::Relaxed)
+    }
 }

@@ -44,7 +44,6 @@ use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
@@ -55,7 +54,7 @@ use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 
 use crate::error::{At, Failure, Step};
 use crate::sys;
-use input::Input;
+use input::{Input, Interrupt};
 use output::Output;
 use user::User;
 
@@ -109,8 +108,7 @@ pub(crate) struct Terminal {
     is_attending: bool,
     /// While the terminal is in raw mode.
     raw: Option<Raw>,
-    /// Whether the key that interrupts was ever typed for the command.
-    interrupt: Arc<AtomicBool>,
+    interrupt: Interrupt,
     /// The modes of the pseudo-terminal, as long as they are those that it was given.
     given: Option<Termios>,
     is_finished: bool,
@@ -134,9 +132,8 @@ impl Terminal {
         let (output, output_control) = UnixStream::pair().at(step, "a socket pair")?;
         let (input_end, output_end) = (input.try_clone().at(step, "")?, output.try_clone().at(step, "")?);
         let writer = Output::new(Arc::clone(&master), Arc::clone(&user), output_control, input_end);
-        let interrupt = Arc::new(AtomicBool::new(false));
-        let key = Arc::clone(&interrupt);
-        let reader = Input::new(Arc::clone(&master), Arc::clone(&user), input_control, output_end, key);
+        let interrupt = Interrupt::new(&settings.modes);
+        let reader = Input::new(Arc::clone(&master), Arc::clone(&user), input_control, output_end, interrupt.clone());
         let spawn = |name: &str| thread::Builder::new().name(name.into());
         spawn("output").spawn(move || writer.run()).at(step, "a thread")?;
         spawn("input").spawn(move || reader.run()).at(step, "a thread")?;
@@ -181,9 +178,9 @@ impl Terminal {
         self.user.is_own() && self.user.is_foreground()
     }
 
-    /// Whether the key that interrupts was ever typed for the command.
+    /// Whether the last that was typed for the command was the key that interrupts.
     pub(crate) fn is_interrupt_typed(&self) -> bool {
-        self.interrupt.load(Ordering::Relaxed)
+        self.interrupt.is_last()
     }
 
     /// Attends if netbox is in the foreground and does not already: the command wants the terminal.

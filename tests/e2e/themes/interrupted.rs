@@ -14,7 +14,7 @@ tests![
     ctrl_c_stops_a_loop_whose_input_is_no_terminal needs [],
     ctrl_c_stops_a_loop_around_a_netbox_in_a_netbox needs [],
     a_loop_goes_on_where_the_command_took_ctrl_c_itself needs [],
-    a_script_goes_on_where_nobody_pressed_a_key needs [],
+    a_script_goes_on_where_nobody_pressed_the_key needs [],
     who_is_not_at_a_terminal_is_told_by_the_code needs [],
 ];
 
@@ -82,14 +82,27 @@ fn a_loop_goes_on_where_the_command_took_ctrl_c_itself(world: &World) {
     window.close();
 }
 
-/// A command that dies of the signal for a reason of its own.
-fn a_script_goes_on_where_nobody_pressed_a_key(world: &World) {
+/// A command that dies of the signal for a reason of its own: that must not stop what goes on out here.
+fn a_script_goes_on_where_nobody_pressed_the_key(world: &World) {
     let window = Window::new(world);
-    let netbox = window.netbox("kill -INT $$");
-    window.line(&format!("for n in 1 2; do {netbox}; echo code-$?-; done"));
-    window.shows("code-130-\r\n");
-    window.shows("code-130-\r\n");
-    window.shows(PROMPT);
+    let commands = [
+        "kill -INT $$",
+        // It makes another key the one that interrupts, or counts on one from before.
+        "stty intr a; echo ready; sleep 1000",
+        "trap : INT; echo ready; while ! read -r x; do :; done; trap - INT; kill -INT $$",
+    ];
+    for (command, keys) in commands.into_iter().zip(["", "a", "\x03x\r"]) {
+        let netbox = window.netbox(command);
+        window.line(&format!("for n in 1 2; do {netbox}; echo code-$?-; done"));
+        for _ in 0..2 {
+            if !keys.is_empty() {
+                window.shows("ready\r\n");
+                window.terminal.enter(keys);
+            }
+            window.shows("code-130-\r\n");
+        }
+        window.shows(PROMPT);
+    }
     window.close();
 }
 
