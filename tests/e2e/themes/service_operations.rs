@@ -35,14 +35,14 @@ tests![
 ];
 
 /// A policy file of the test's, with this text.
-fn file(world: &World, text: &str) -> PathBuf {
+pub(super) fn file(world: &World, text: &str) -> PathBuf {
     let file = world.fresh_path("files").with_extension("toml");
     write(&file, text);
     file
 }
 
 /// In one step: a service may read it at any moment.
-fn write(file: &Path, text: &str) {
+pub(super) fn write(file: &Path, text: &str) {
     let scratch = file.with_extension("new");
     fs::write(&scratch, text).expect("own folder");
     fs::rename(scratch, file).expect("own folder");
@@ -54,14 +54,14 @@ fn status(world: &World, service: &Service<'_>) -> Value {
 }
 
 /// How the connections of plain clients ended, by the events that were written there.
-fn ends_of(events: &Path) -> Vec<String> {
+pub(super) fn ends_of(events: &Path) -> Vec<String> {
     let events = read_events(events);
     let closes = events.iter().filter(|event| event["event"] == "close");
     closes.map(|close| close["end"].as_str().expect("a word").to_owned()).collect()
 }
 
 /// `netbox proxy` with these words, for this service.
-fn ask(world: &World, service: &Service<'_>, words: &[&str]) -> Outcome {
+pub(super) fn ask(world: &World, service: &Service<'_>, words: &[&str]) -> Outcome {
     let words = [&["proxy"], words, &["--via", service.via()]].concat();
     world.netbox_words().within(household(world)).exec(&words)
 }
