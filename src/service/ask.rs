@@ -3,9 +3,11 @@
 use std::env;
 use std::fs;
 use std::io::{IsTerminal, Write, stdout};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use netbox_launcher::peer;
 use netbox_proxy::service::channel::{Receiver, Sender};
 use netbox_proxy::service::status::Status;
 use netbox_proxy::service::wire::{Hello, LONGEST_ATTACH, Told, VERSION, What, encode};
@@ -94,7 +96,9 @@ async fn converse(
 ) -> Result<(), NotCarried> {
     let (mut receiver, sender): (Receiver, Sender) = Call::place(path)?.open()?;
     let gone = |why: String| NotCarried::new(format!("the service does not answer: {why}"));
-    sender.send(&encode(&Hello { v: VERSION, what })).await.map_err(|error| gone(error.to_string()))?;
+    let namespace = peer::own_user_namespace().map_err(|error| NotCarried::new(format!("cannot ask: {error}")))?;
+    let hello = encode(&Hello { v: VERSION, what });
+    sender.send_with(&hello, &[namespace.as_fd()]).await.map_err(|error| gone(error.to_string()))?;
     loop {
         let frame = timeout(DEADLINE, receiver.receive(LONGEST_ATTACH)).await;
         let frame = frame.map_err(|_| gone("it takes too long".into()))?.map_err(|error| gone(error.to_string()))?;

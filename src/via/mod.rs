@@ -46,6 +46,10 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 /// How long it may take to take a connection.
 const CONNECT_SECONDS: i64 = 5;
 
+/// What to do inside another netbox. A service of the machine around would reach more than that one allows.
+const NESTED: &str = "inside another netbox there is no service of the machine around: give `--via` to the outer `netbox run`, or \
+                      start a service in here, which asks the outer netbox";
+
 /// Why the service does not carry the sandbox.
 #[derive(Clone, Debug)]
 pub struct NotCarried {
@@ -76,7 +80,10 @@ impl From<Refused> for NotCarried {
             RefusedFor::Attached | RefusedFor::Draining | RefusedFor::Limit | RefusedFor::Timeout
         );
         let text = worded(&refused.text);
-        let hint = refused.hint.map(|hint| netbox_config::escaped(hint.as_bytes()).to_string());
+        let hint = match refused.reason {
+            RefusedFor::Namespace if netbox_launcher::is_nested() => Some(NESTED.to_owned()),
+            _ => refused.hint.map(|hint| netbox_config::escaped(hint.as_bytes()).to_string()),
+        };
         Self { text: format!("the service refuses: {text}"), hint, is_passing }
     }
 }
@@ -172,6 +179,7 @@ impl Call {
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                     format!("start it: `netbox proxy serve --listen unix:{}`", at.display())
                 }
+                _ if netbox_launcher::is_nested() => NESTED.to_owned(),
                 _ => "ask whoever runs the service for access".to_owned(),
             };
             NotCarried::new(format!("no service listens on {}: {error}", shown(&at))).hint(hint).passing()
@@ -188,7 +196,8 @@ impl Call {
             || peer.network_namespace().is_some_and(|theirs| Namespace::own_network().ok() != Some(theirs));
         if is_elsewhere {
             let text = format!("what listens on {} is in another user or network namespace than netbox", shown(&at));
-            return Err(NotCarried::new(text));
+            let hint = netbox_launcher::is_nested().then(|| NESTED.to_owned());
+            return Err(NotCarried { hint, ..NotCarried::new(text) });
         }
         Ok(Self { path: path.to_owned(), stream })
     }

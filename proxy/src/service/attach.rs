@@ -72,13 +72,17 @@ pub struct Peer {
 }
 
 /// In which user namespace a client is. What a user may do outside is not for programs that were put inside of one.
+///
+/// The kernel tells of whoever called connect(2), and a netbox makes the connects of its programs to sockets that were let in: then
+/// it tells of that netbox. So every client has to show a handle of the service's namespace too, which a program inside another
+/// one cannot open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserNamespace {
     /// In the service's own.
     Own,
     /// In another one.
     Another,
-    /// The service may not look. A client that can show a handle of the service's own is in it, or has an accomplice there.
+    /// The service may not look.
     Untold,
 }
 
@@ -191,11 +195,9 @@ fn admit(
     bytes: usize,
     handed: HandedOver,
 ) -> Result<Admitted, Refused> {
-    let is_here = match peer.user_namespace {
-        UserNamespace::Own => true,
-        UserNamespace::Another => false,
-        UserNamespace::Untold => handed.user_namespace.is_some_and(|handle| host.is_own_user_namespace(&handle)),
-    };
+    let shown = handed.user_namespace.as_ref();
+    let is_here =
+        peer.user_namespace != UserNamespace::Another && shown.is_some_and(|handle| host.is_own_user_namespace(handle));
     if !is_here {
         let text = "the client is in another user namespace than the service, or that cannot be told";
         return Err(Refused::new(RefusedFor::Namespace, text));

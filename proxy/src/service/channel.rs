@@ -72,6 +72,11 @@ impl Receiver {
         self.next(|decoder| decoder.next_alone(longest)).await
     }
 
+    /// What came with the first frame, where none follows that would have it.
+    pub fn take_descriptors(&mut self) -> Vec<OwnedFd> {
+        self.decoder.take_descriptors()
+    }
+
     async fn next(
         &mut self,
         take: impl Fn(&mut Decoder) -> Result<Option<Frame>, WireError>,

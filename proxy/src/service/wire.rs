@@ -2,7 +2,8 @@
 //!
 //! A frame is four bytes of length (most significant first) and that many bytes of JSON, one object. The first two are known
 //! by their place ([`Hello`], [`Attach`]), the others by their `type` ([`Said`], [`Told`]). Descriptors ride with the bytes of
-//! the frame that counts them (SCM_RIGHTS), which is [`Attach`] alone.
+//! the frame that counts them (SCM_RIGHTS), which is [`Attach`]; a [`Hello`] that nothing follows has one, the handle of the
+//! client's user namespace.
 //!
 //! ```text
 //! client                                   service
@@ -130,7 +131,7 @@ pub enum Handed {
     DnsTcp,
     /// A TCP listener for programs that are told of a proxy.
     Explicit,
-    /// A handle of the client's user namespace, for a service that may not look it up.
+    /// A handle of the client's user namespace.
     UserNamespace,
 }
 
@@ -363,6 +364,11 @@ impl Decoder {
         self.buffer.extend_from_slice(bytes);
         self.descriptors.extend(descriptors);
         Ok(())
+    }
+
+    /// What came with frames that were taken alone.
+    pub fn take_descriptors(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.descriptors)
     }
 
     /// The next frame, of at most `longest` bytes, if it is whole, with all descriptors that have come.

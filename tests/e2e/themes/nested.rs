@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::programs::greeting;
 use crate::outcome::{Outcome, read_events};
 use crate::programs::{CURL, PYTHON, curl, own, probe};
+use crate::service::{Service, household};
 use crate::tests;
 use crate::world::World;
 
@@ -22,6 +23,8 @@ tests![
     loopback_is_that_of_the_sandbox_around needs [CURL, PYTHON],
     the_outer_ones_listeners_are_no_ports_to_open needs [CURL],
     a_proxy_inside_asks_the_outer_one_too needs [CURL],
+    a_service_inside_asks_the_outer_one_too needs [CURL],
+    a_service_of_the_machine_around_carries_nobody_inside needs [],
     doctor_says_so needs [],
 ];
 
@@ -282,4 +285,46 @@ fn doctor_says_so(world: &World) {
     let doctor = ["env", "NETBOX_ALLOW_WEAKER=proc", &*world.netbox_path().to_string_lossy(), "doctor"];
     let outcome = world.netbox(&["--mode", "none"]).exec(&doctor);
     outcome.exits_with(0).says("nested: this is inside another netbox").says("netbox can isolate here");
+}
+
+/// A shared service and its client, both in one sandbox.
+fn a_service_inside_asks_the_outer_one_too(world: &World) {
+    let (listed, other) = (world.zone().host("nested-service"), world.zone().host("nested-service-other"));
+    let weaker = if world.identity.real_root { "NETBOX_ALLOW_WEAKER=proc" } else { "" };
+    let netbox = world.netbox_path().display();
+    let script = format!(
+        "folder=$(mktemp -d -p \"$HOME\"); socket=unix:$folder/control.sock; export {weaker} NETBOX_VIA=$socket
+        {netbox} proxy serve --no-config --listen $socket 2>$folder/said & service=$!
+        until grep -q 'listening on' $folder/said || ! kill -0 $service; do :; done
+        {netbox} run --no-config --mode open -- curl -sS --max-time 30 http://{}/ http://{}/
+        kill $service; wait $service; echo \"service: $?\"; cat $folder/said",
+        listed.name, other.name
+    );
+    let mark = world.mark();
+    let outcome = world.netbox(&["--allow", &listed.name]).exec(&["sh", "-c", &script]);
+    outcome.exits_with(0).says(&greeting(&listed)).says("service: 0");
+    outcome.says("is refused by the netbox around this one").refused(&other.name, 80, "not-listed");
+    world.assert_untouched(mark, &other);
+}
+
+/// Also where its socket was let in, and the outer netbox makes the connect: what it reaches is more than that one allows.
+fn a_service_of_the_machine_around_carries_nobody_inside(world: &World) {
+    let service = Service::start(world, &["--mode", "open"]);
+    let netbox = world.netbox_path().to_string_lossy().into_owned();
+    let socket = service.socket().to_string_lossy().into_owned();
+    let weaker = ["--allow-weaker", "proc"];
+    let within = |flags: &[&str], words: &[&str]| {
+        let flags = [&["--no-config", "--mode", "none"], flags].concat();
+        world.netbox(&flags).within(household(world)).exec(&[&[netbox.as_str()], words].concat())
+    };
+    for flags in [&[][..], &["--unix-socket", &socket]] {
+        let run = [&["run", "--no-config", "--via", service.via()], &weaker[..], &["--", "echo", "ran"]].concat();
+        within(flags, &run).exits_with(125).does_not_say("ran").complains("hint: inside another netbox");
+        for what in ["status", "reload", "drain"] {
+            within(flags, &["proxy", what, "--via", service.via()]).exits_with(125);
+        }
+    }
+    service.running().wait_for_stderr("namespace: who asks is in another user namespace");
+    service.netbox(&["--mode", "none"]).exec(&["true"]).exits_with(0);
+    service.stop().exits_with(0);
 }

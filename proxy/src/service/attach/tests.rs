@@ -97,7 +97,7 @@ fn request(rules: &[&str]) -> Attach {
         session: "00112233445566778899aabbccddeeff".into(),
         argv0: "curl".into(),
         policy,
-        descriptors: vec![Handed::Explicit],
+        descriptors: vec![Handed::Explicit, Handed::UserNamespace],
         events: true,
         first_id: 7,
         names: NamesUsed::default(),
@@ -153,7 +153,7 @@ fn connect(host: &Arc<Here>, peer: Peer) -> (Client, JoinHandle<Result<(), Refus
 async fn attached(host: &Arc<Here>, request: &Attach) -> (Client, TcpListener, JoinHandle<Result<(), Refused>>) {
     let (mut client, served) = connect(host, peer());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    client.sender.send_with(&encode(request), &[listener.as_fd()]).await.unwrap();
+    client.sender.send_with(&encode(request), &[listener.as_fd(), listener.as_fd()]).await.unwrap();
     let told = client.told_next().await;
     assert!(matches!(told, Told::Granted { .. }), "{told:?}");
     (client, listener, served)
@@ -272,18 +272,26 @@ async fn who_may_have_nothing_is_refused_and_told_why() {
     let other_user = Peer { uid: 1001, ..peer() };
     let inside = Peer { user_namespace: UserNamespace::Another, ..peer() };
     let untold = Peer { user_namespace: UserNamespace::Untold, ..peer() };
-    let cases =
-        [(other_user, RefusedFor::User), (inside, RefusedFor::Namespace), (untold.clone(), RefusedFor::Namespace)];
-    for (peer, reason) in cases {
+    let alone = vec![Handed::Explicit];
+    let with_handle = vec![Handed::Explicit, Handed::UserNamespace];
+    let cases = [
+        (other_user, &with_handle, RefusedFor::User),
+        (inside, &with_handle, RefusedFor::Namespace),
+        (untold.clone(), &alone, RefusedFor::Namespace),
+        // A connect that was made for it says nothing.
+        (peer(), &alone, RefusedFor::Namespace),
+    ];
+    let handed = [listener.as_fd(), listener.as_fd()];
+    for (peer, kinds, reason) in cases {
         let (mut client, served) = connect(&host, peer);
-        client.sender.send_with(&encode(&request(&["example.com"])), &[listener.as_fd()]).await.unwrap();
+        let request = Attach { descriptors: kinds.clone(), ..request(&["example.com"]) };
+        client.sender.send_with(&encode(&request), &handed[..kinds.len()]).await.unwrap();
         assert_eq!(client.refusal().await, reason);
         assert_eq!(served.await.unwrap().unwrap_err().reason, reason);
     }
     // One who shows a handle is let in.
     let (mut client, _served) = connect(&host, untold);
-    let request = Attach { descriptors: vec![Handed::Explicit, Handed::UserNamespace], ..request(&[]) };
-    client.sender.send_with(&encode(&request), &[listener.as_fd(), listener.as_fd()]).await.unwrap();
+    client.sender.send_with(&encode(&request(&[])), &handed).await.unwrap();
     assert!(matches!(client.told_next().await, Told::Granted { .. }));
     assert!(host.registry.claim(2, 1000, 1, 1).is_err());
 }
@@ -307,7 +315,7 @@ async fn requests_that_make_no_sense_are_refused_and_leave_nothing() {
         ),
         (
             "not what it is said to be",
-            &|attach: &mut Attach| attach.descriptors = vec![Handed::DnsUdp],
+            &|attach: &mut Attach| attach.descriptors = vec![Handed::DnsUdp, Handed::UserNamespace],
             RefusedFor::Descriptors,
         ),
     ];
@@ -315,7 +323,7 @@ async fn requests_that_make_no_sense_are_refused_and_leave_nothing() {
         let (mut client, _served) = connect(&host, peer());
         let mut request = request(&["example.com"]);
         edit(&mut request);
-        client.sender.send_with(&encode(&request), &[listener.as_fd()]).await.unwrap();
+        client.sender.send_with(&encode(&request), &[listener.as_fd(), listener.as_fd()]).await.unwrap();
         assert_eq!(client.refusal().await, reason, "{what}");
         assert!(client.told().await.is_none(), "{what}");
         assert!(host.registry.claim(2, 1000, 1, 1).is_ok(), "{what}");
@@ -331,7 +339,7 @@ async fn listeners_are_attached_once() {
     let (client, _listener, served) = attached(&host, &request(&[])).await;
     let (mut second, _) = connect(&host, peer());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    second.sender.send_with(&encode(&request(&[])), &[listener.as_fd()]).await.unwrap();
+    second.sender.send_with(&encode(&request(&[])), &[listener.as_fd(), listener.as_fd()]).await.unwrap();
     assert_eq!(second.refusal().await, RefusedFor::Attached);
     drop(client);
     served.await.unwrap().unwrap();
