@@ -22,6 +22,7 @@ use crate::original_destination::Original;
 use crate::pipeline;
 use crate::record::Record;
 use crate::session::Session;
+use crate::settled;
 use crate::socket::{self, Connection};
 
 /// Carries one captured connection that was meant for `original`, until its end. Dropping it ends the connection and
@@ -42,10 +43,13 @@ pub(crate) fn handle(session: Arc<Session>, stream: TcpStream, original: Origina
         (target, decision, record)
     });
     let client = Connection::of_client(&session, stream, origin, Arc::clone(&flow));
-    async move {
-        let Some((target, decision, record)) = judged else { return socket::reset(client.stream) };
-        Judged::new(session, client, flow, target, record).follow(decision).await;
-    }
+    settled::carry(async move {
+        let Some((target, decision, record)) = judged else {
+            socket::reset(client.stream);
+            return None;
+        };
+        Judged::new(session, client, flow, target, record).follow(decision).await
+    })
 }
 
 /// Judges a connection that is about to be made to `destination`, where connects can still be refused. `false`: it is

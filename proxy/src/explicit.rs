@@ -31,6 +31,7 @@ use crate::events::DecisionEvent;
 use crate::first_bytes::is_token;
 use crate::service::credentials::Entrance;
 use crate::session::Session;
+use crate::settled;
 use crate::socket::{self, Connection};
 use crate::stream::Stream;
 use crate::tls::{Identity, TlsStream};
@@ -54,23 +55,24 @@ pub(crate) fn handle(
     }
     let (origin, flow) = (Origin::at_listener(&session.callers, &stream), session.enter());
     let mut client = Connection::of_client(&session, stream, origin, Arc::clone(&flow));
-    async move {
+    settled::carry(async move {
         if let Some(identity) = entrance.as_ref().and_then(|entrance| entrance.tls.as_ref()) {
-            client = match behind_tls(&session, client, identity).await {
+            // Few listeners have it, and all would pay for its size.
+            client = match Box::pin(behind_tls(&session, client, identity)).await {
                 Some(client) => client,
-                None => return,
+                None => return None,
             };
         }
         let door = entrance.as_ref().map(|entrance| &entrance.door);
         let first = tokio::select! {
             biased;
             first = session.while_half_open(timeout(session.limits.silence, client.fill())) => first,
-            () = session.drained_in_silence() => return,
+            () = session.drained_in_silence() => return None,
         };
         match first {
             Some(Ok(Ok(1..))) => {}
             // Nothing was asked for: there is nothing to judge.
-            _ => return,
+            _ => return None,
         }
         match client.buffer.first() {
             Some(&socks5::VERSION) => socks5::serve(session, door, client, flow).await,
@@ -86,9 +88,10 @@ pub(crate) fn handle(
                     if foreign { Reason::Unsupported } else { Reason::Malformed },
                 );
                 socket::reset(client.stream);
+                None
             }
         }
-    }
+    })
 }
 
 /// The same connection behind TLS. `None`: there was no handshake, or none in time. That counts as half a head.

@@ -44,7 +44,17 @@ impl FirstBytesGate {
     }
 }
 
-impl Gate for FirstBytesGate {
+impl Gate for Option<FirstBytesGate> {
+    async fn pass(self, from: &Stream, held: &mut BytesMut, to: &Stream, moved: &Meter) -> Result<(), Stopped> {
+        match self {
+            // In a box, so that the tunnel behind it does not pay for its size.
+            Some(gate) => Box::pin(gate.pass(from, held, to, moved)).await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl FirstBytesGate {
     async fn pass(mut self, from: &Stream, held: &mut BytesMut, to: &Stream, moved: &Meter) -> Result<(), Stopped> {
         let refuse = |reason| Err(Stopped::Refused(Refusal::new(reason)));
         let first = match self.released {
@@ -71,9 +81,7 @@ impl Gate for FirstBytesGate {
             },
         }
     }
-}
 
-impl FirstBytesGate {
     /// Passes on the beginning of a line, and what follows up to the line's end. No server acts on half a request line:
     /// if it becomes one, its end is never sent.
     async fn watch(self, from: &Stream, held: &mut BytesMut, to: &Stream, moved: &Meter) -> Result<(), Stopped> {

@@ -16,6 +16,7 @@ use crate::judged::Judged;
 use crate::pipeline;
 use crate::record::Record;
 use crate::session::Session;
+use crate::settled;
 use crate::socket::{self, Connection};
 
 /// Carries one connection to its end. Dropping it ends the connection and writes its events. It is judged, and counts as
@@ -32,7 +33,7 @@ pub(crate) fn handle(
     let origin = Origin::at_listener(&session.callers, &stream);
     let record = Record::of(&session.events, &origin, &flow, &target, &decision, Instant::now());
     let client = Connection::of_client(&session, stream, origin, Arc::clone(&flow));
-    Judged::new(session, client, flow, target, record).follow(decision)
+    settled::carry(Judged::new(session, client, flow, target, record).follow(decision))
 }
 
 /// Refuses a connection that there is no room for.

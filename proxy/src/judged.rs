@@ -21,7 +21,7 @@ use crate::first_bytes::FirstBytes;
 use crate::flow::Flow;
 use crate::gate::FirstBytesGate;
 use crate::http::answer::Answer;
-use crate::http::exchange::exchange;
+use crate::http::exchange::{Left, exchange};
 use crate::http::head::{HeadScan, Lines};
 use crate::http::request::RequestHead;
 use crate::judged_http::JudgedHttp;
@@ -30,15 +30,15 @@ use crate::pipeline::{self, Grant, OpenError};
 use crate::record::Record;
 use crate::refuse::{Telling, refuse};
 use crate::session::Session;
+use crate::settled::{Settled, Silent, Spoke, Tunnel};
 use crate::socket::{self, Connection};
-use crate::tunnel::{Gate, Open, tunnel};
 
 /// The ports whose refused connections are given time for their first bytes: those of HTTP and TLS.
 pub const ANSWERED_PORTS: [u16; 4] = [80, 443, 8080, 8443];
 
 /// A connection whose target was judged.
 pub(crate) struct Judged {
-    client: Connection,
+    pub(crate) client: Connection,
     flow: Arc<Flow>,
     opening: Opening,
     record: Record,
@@ -58,15 +58,19 @@ impl Judged {
     }
 
     /// Carries or refuses it, as was decided. Nothing has been dialled.
-    pub(crate) async fn follow(self, decision: Result<Grant, Refusal>) {
+    pub(crate) async fn follow(self, decision: Result<Grant, Refusal>) -> Option<Settled> {
         match decision {
-            Err(refusal) => self.refuse_when_it_speaks(refusal).await,
+            Err(refusal) => {
+                self.refuse_when_it_speaks(refusal).await;
+                None
+            }
             Ok(grant) => self.carry(grant, None).await,
         }
     }
 
-    /// Carries it to its end. `upstream`: the connection that was made to the target already, if one was.
-    pub(crate) async fn carry(self, grant: Grant, upstream: Option<Dialed>) {
+    /// Carries it to its end, or until it comes to rest. `upstream`: the connection that was made to the target already, if
+    /// one was.
+    pub(crate) async fn carry(self, grant: Grant, upstream: Option<Dialed>) -> Option<Settled> {
         match grant.target().port() {
             _ if grant.permit.is_raw() => self.raw(grant, upstream).await,
             Port::HTTP | Port::HTTPS => self.client_first(grant, upstream).await,
@@ -75,14 +79,13 @@ impl Judged {
     }
 
     /// Nothing is looked at.
-    async fn raw(self, grant: Grant, upstream: Option<Dialed>) {
-        if let Some((judged, upstream)) = self.connected(&grant, upstream, None).await {
-            judged.tunnel(upstream, Open).await;
-        }
+    async fn raw(self, grant: Grant, upstream: Option<Dialed>) -> Option<Settled> {
+        let (judged, upstream) = self.connected(&grant, upstream, None).await?;
+        Some(judged.settle(upstream, None))
     }
 
     /// Ports 80 and 443: what the program sends is judged before anything reaches the server.
-    async fn client_first(mut self, grant: Grant, upstream: Option<Dialed>) {
+    async fn client_first(mut self, grant: Grant, upstream: Option<Dialed>) -> Option<Settled> {
         let limits = self.session.limits;
         let patience = Patience { silence: Some(limits.silence), partial: Some(limits.first_bytes), word: None };
         let revocation = self.client.revocation();
@@ -111,67 +114,79 @@ impl Judged {
         match self.session.agree(&self.flow, &grant, &first) {
             Agreement::Refuse(refusal) => {
                 drop(upstream);
-                self.refuse(&refusal, &first).await;
+                self.refuse(&refusal, &first).await
             }
             Agreement::Requests(would) => self.requests(grant, would, upstream).await,
             Agreement::Tunnel(would) => {
                 would.into_iter().for_each(|would| self.record.would_be(would));
-                if let Some((judged, upstream)) = self.connected(&grant, upstream, Some(&first)).await {
-                    judged.tunnel(upstream, Open).await;
-                }
+                let (judged, upstream) = self.connected(&grant, upstream, Some(&first)).await?;
+                Some(judged.settle(upstream, None))
             }
         }
     }
 
     /// Any other port: the server may speak first.
-    async fn either_first(self, grant: Grant, upstream: Option<Dialed>) {
-        let Some((mut judged, upstream)) = self.connected(&grant, upstream, None).await else { return };
-        let session = Arc::clone(&judged.session);
+    async fn either_first(self, grant: Grant, upstream: Option<Dialed>) -> Option<Settled> {
+        let (judged, upstream) = self.connected(&grant, upstream, None).await?;
+        Some(Settled::Silent(Box::new(Silent { judged, grant, upstream })))
+    }
+
+    /// There, one side has spoken.
+    pub(crate) async fn spoken(mut self, grant: Grant, upstream: Dialed, spoke: Spoke) -> Option<Settled> {
+        let session = Arc::clone(&self.session);
         let limits = session.limits;
         let patience = Patience { silence: None, partial: Some(limits.first_bytes), word: Some(limits.word) };
-        let revocation = judged.client.revocation();
-        let Connection { stream, buffer, .. } = &mut judged.client;
-        let first = tokio::select! {
-            biased;
-            () = revocation => return judged.revoked(Some(upstream)),
-            first = judged.opening.wait_once_begun(stream, buffer, &patience, &session) => Some(first),
-            // Bytes, an end or an error: the tunnel finds out which.
-            _ = upstream.stream.readable() => None,
+        let first = match spoke {
+            Spoke::Revoked => return self.revoked(Some(upstream)),
+            Spoke::Upstream => None,
+            Spoke::Client(Err(_)) => Some(First::Gone),
+            Spoke::Client(Ok(0)) => Some(First::Ended),
+            Spoke::Client(Ok(_)) => {
+                let revocation = self.client.revocation();
+                let Connection { stream, buffer, .. } = &mut self.client;
+                tokio::select! {
+                    biased;
+                    () = revocation => return self.revoked(Some(upstream)),
+                    first = self.opening.wait_once_begun(stream, buffer, &patience, &session) => Some(first),
+                    _ = upstream.stream.readable() => None,
+                }
+            }
         };
         match first {
             Some(First::Known(first)) => {
-                judged.saw(&first);
-                match judged.session.agree(&judged.flow, &grant, &first) {
+                self.saw(&first);
+                match self.session.agree(&self.flow, &grant, &first) {
                     Agreement::Refuse(refusal) => {
                         drop(upstream);
-                        judged.refuse(&refusal, &first).await;
+                        self.refuse(&refusal, &first).await
                     }
-                    Agreement::Requests(would) => judged.requests(grant, would, Some(upstream)).await,
+                    Agreement::Requests(would) => self.requests(grant, would, Some(upstream)).await,
                     Agreement::Tunnel(would) => {
-                        would.into_iter().for_each(|would| judged.record.would_be(would));
-                        judged.tunnel(upstream, Open).await;
+                        would.into_iter().for_each(|would| self.record.would_be(would));
+                        Some(self.settle(upstream, None))
                     }
                 }
             }
             Some(First::Partial | First::Silent) => {
                 drop(upstream);
-                judged.refuse(&Refusal::new(Reason::Malformed), &FirstBytes::Other).await;
+                self.refuse(&Refusal::new(Reason::Malformed), &FirstBytes::Other).await
             }
             Some(First::GivenUp) => {
                 drop(upstream);
-                judged.refuse(&Refusal::new(Reason::Limit), &FirstBytes::Other).await;
+                self.refuse(&Refusal::new(Reason::Limit), &FirstBytes::Other).await
             }
             Some(First::Gone) => {
-                judged.record.allow(upstream.address);
+                self.record.allow(upstream.address);
                 socket::reset(upstream.stream);
+                None
             }
             None | Some(First::Ended | First::Word) => {
                 let released = first == Some(First::Word);
-                let opening = std::mem::replace(&mut judged.opening, Opening::new());
-                let flow = Arc::clone(&judged.flow);
-                let late = judged.record.late();
+                let opening = std::mem::replace(&mut self.opening, Opening::new());
+                let flow = Arc::clone(&self.flow);
+                let late = self.record.late();
                 let gate = FirstBytesGate::new(session, flow, grant, opening, patience, released, late);
-                judged.tunnel(upstream, gate).await;
+                Some(self.settle(upstream, Some(gate)))
             }
         }
     }
@@ -189,7 +204,7 @@ impl Judged {
         }
         match (pipeline::open(&self.session, &self.flow, grant).await, spoken) {
             (Ok(upstream), _) => return Some((self, upstream)),
-            (Err(OpenError::Refused(refusal)), Some(first)) => self.refuse(&refusal, first).await,
+            (Err(OpenError::Refused(refusal)), Some(first)) => drop(self.refuse(&refusal, first).await),
             (Err(OpenError::Refused(refusal)), None) => self.refuse_when_it_speaks(refusal).await,
             (Err(OpenError::Failed(reason)), _) => {
                 self.record.fail(reason);
@@ -200,33 +215,40 @@ impl Judged {
         None
     }
 
-    async fn tunnel(mut self, upstream: Dialed, gate: impl Gate) {
+    /// It is a tunnel from now on.
+    fn settle(mut self, upstream: Dialed, gate: Option<FirstBytesGate>) -> Settled {
         self.record.allow(upstream.address);
-        let end = tunnel(self.client, Connection::new(upstream.stream), gate, &self.record.counts).await;
-        self.record.tunnel_ended(end);
+        let upstream = Connection::new(upstream.stream);
+        Settled::Tunnel(Box::new(Tunnel { client: self.client, upstream, gate, record: self.record }))
     }
 
-    /// It ends, and was never used.
-    async fn end_unused(mut self, upstream: Option<Dialed>, end: End) {
+    /// It ends, and was never used. Leaves nothing to carry.
+    async fn end_unused(mut self, upstream: Option<Dialed>, end: End) -> Option<Settled> {
         self.record.ended_unused(upstream.map(|upstream| upstream.address), end.clone());
         if !matches!(end, End::Reset) {
             socket::finish(self.client.stream).await;
         }
+        None
     }
 
-    /// It ends with its permit.
-    fn revoked(mut self, upstream: Option<Dialed>) {
+    /// It ends with its permit. Leaves nothing to carry.
+    fn revoked(mut self, upstream: Option<Dialed>) -> Option<Settled> {
         self.record.refuse(&Refusal::new(Reason::Revoked));
         socket::reset(self.client.stream);
         upstream.into_iter().for_each(|upstream| socket::reset(upstream.stream));
+        None
     }
 
-    async fn requests(self, grant: Grant, would: Option<Reason>, upstream: Option<Dialed>) {
+    async fn requests(self, grant: Grant, would: Option<Reason>, upstream: Option<Dialed>) -> Option<Settled> {
         let address = upstream.as_ref().map(|upstream| upstream.address);
         let upstream = upstream.map(|upstream| Connection::new(upstream.stream));
         let mut door = JudgedHttp::new(Arc::clone(&self.session), self.flow, grant, would, self.record, address);
-        // In a box, so that a tunnel does not pay for the size of an exchange.
-        Box::pin(exchange(self.client, upstream, &mut door, &self.session)).await;
+        // In a box, so that others do not pay for the size of an exchange.
+        match Box::pin(exchange(self.client, upstream, &mut door, &self.session)).await {
+            Left::Tunnel(tunnel) => Some(Settled::Tunnel(tunnel)),
+            // No request leaves by this door.
+            Left::Nothing | Left::Request(..) => None,
+        }
     }
 
     fn saw(&mut self, first: &FirstBytes) {
@@ -252,9 +274,11 @@ impl Judged {
         self.refuse_by(&refusal, &first, deadline).await;
     }
 
-    async fn refuse(self, refusal: &Refusal, first: &FirstBytes) {
+    /// Leaves nothing to carry.
+    async fn refuse(self, refusal: &Refusal, first: &FirstBytes) -> Option<Settled> {
         let deadline = Instant::now() + self.session.limits.refused;
         self.refuse_by(refusal, first, deadline).await;
+        None
     }
 
     /// Refuses in the protocol of the first bytes. Of HTTP the whole head is awaited, for the record.

@@ -56,6 +56,7 @@ pub mod resolve;
 mod serve;
 pub mod service;
 pub mod session;
+mod settled;
 pub mod share;
 mod socket;
 mod stream;

@@ -50,7 +50,7 @@ pub(crate) fn handle(session: &Session, host: TcpStream, published: &Published) 
         socket::no_delay(&inside);
         let mut inside = Connection::new(inside);
         inside.undelivered = Some(undelivered);
-        tunnel(inside, Connection::new(host), Open, &Counts::default()).await;
+        tunnel(&mut inside, &mut Connection::new(host), Open, &Counts::default()).await;
     }
 }
 

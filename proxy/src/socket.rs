@@ -3,6 +3,7 @@
 //! All of it works on a shared reference, so that the two directions of a connection can be two futures of one task
 //! without a lock. Nothing is allocated for a socket from which nothing comes.
 
+use std::borrow::Borrow;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,13 +72,20 @@ impl Connection {
     }
 }
 
+/// Gives back the memory of a buffer in which there is nothing.
+pub(crate) fn release(buffer: &mut BytesMut) {
+    if buffer.is_empty() {
+        *buffer = BytesMut::new();
+    }
+}
+
 /// Waits for bytes and appends what has come; 0 at the end of the stream. Safe to cancel: nothing is lost.
 pub(crate) async fn read(stream: &Stream, buffer: &mut BytesMut) -> io::Result<usize> {
     loop {
         stream.readable().await?;
         buffer.reserve(READ);
         match stream.try_read_buf(buffer) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => release(buffer),
             other => return other,
         }
     }
@@ -90,18 +98,24 @@ pub(crate) async fn write_all(stream: &Stream, bytes: &[u8]) -> io::Result<()> {
 
 /// Ends a connection with RST: whoever reads gets an error and not an end.
 pub(crate) fn reset(stream: impl Into<Stream>) {
+    reset_once_dropped(&stream.into());
+}
+
+/// The same as soon as it is dropped.
+pub(crate) fn reset_once_dropped(stream: &Stream) {
     // An error means that the connection has ended already.
-    let _ = stream.into().socket().set_zero_linger();
+    let _ = stream.socket().set_zero_linger();
 }
 
 /// Ends a connection such that what was written arrives. Closing at once would not do: bytes of the peer that nobody
 /// has read turn the close into a reset, which takes what is on its way with it.
-pub(crate) async fn finish(stream: Stream) {
+pub(crate) async fn finish(stream: impl Borrow<Stream>) {
+    let stream = stream.borrow();
     stream.half_close().await;
     let mut buffer = BytesMut::new();
     let mut drained = 0;
     let drain = async {
-        while let Ok(read @ 1..) = read(&stream, &mut buffer).await {
+        while let Ok(read @ 1..) = read(stream, &mut buffer).await {
             drained += read;
             buffer.clear();
             if drained >= LINGER_BYTES {

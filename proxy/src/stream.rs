@@ -68,6 +68,17 @@ impl Stream {
         }
     }
 
+    /// Writes as much of `bytes` as is taken at once.
+    ///
+    /// # Errors
+    /// `WouldBlock`: nothing is. Behind TLS nothing ever is, since what is ciphered has to be sent.
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.try_write(bytes),
+            Self::Tls(_) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
     /// Writes all of `bytes`. Not safe to cancel, but by ending the connection.
     pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         let stream = match self {

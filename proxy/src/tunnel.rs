@@ -2,14 +2,15 @@
 //!
 //! # Theory of operation
 //!
-//! Each direction is one [`pump`]. It copies through a small buffer at first, and a quiet one holds neither buffer nor
-//! pipe. Once it is a stream ([`BUSY`] bytes without a pause) it gets a pipe, and bytes move by splice(2): from the
+//! Each direction is one [`pump`]. It copies at first, through a block that all of a thread share, and holds only what the
+//! other side does not take; a quiet one holds neither that nor a pipe. Once it is a stream ([`BUSY`] bytes without a pause) it gets a pipe, and bytes move by splice(2): from the
 //! socket's queue to the pipe to the other socket's queue, pages and not copies. Pipes are a shared good: Linux shrinks
 //! those of an unprivileged user after the first 1,024 (`/proc/sys/fs/pipe-user-pages-soft`, in pages), so at most
 //! [`PIPES`] are in use, a pause gives one back, and whoever gets none goes on copying.
 //!
 //! The end of one direction is passed on as a half-close, and the other goes on. A reset of one side resets the other.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,28 +18,28 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::{BufMut, BytesMut};
+use bytes::BytesMut;
 use netbox_config::Refusal;
 use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice};
 use nix::unistd::pipe2;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::meter::{Counts, Meter, UsedUp};
 use crate::socket::{self, Connection};
 use crate::stream::Stream;
 
-/// The buffer of a direction, at first and once it has been filled.
+/// How much is read at once, at first and once as much has come as that. What cannot be written at once is held.
 const SMALL: usize = 8 * 1024;
 const LARGE: usize = 64 * 1024;
 
-/// How many large buffers this process has; whoever gets none goes on with a small one. What is held up keeps its own, and
-/// whoever stops reading must not make netbox hold much for it.
-const LARGE_BUFFERS: usize = 256;
+/// How many directions of this process may hold so much; whoever is not among them goes on with little. Whoever stops reading
+/// must not make netbox hold much for it.
+const HOLD_LARGE: usize = 256;
 
-static LARGE_IN_USE: Semaphore = Semaphore::const_new(LARGE_BUFFERS);
+static LARGE_IN_USE: Semaphore = Semaphore::const_new(HOLD_LARGE);
 
 /// After how many bytes without a pause a direction counts as a stream.
 const BUSY: u64 = 512 * 1024;
@@ -136,10 +137,10 @@ impl Gate for Open {
 }
 
 /// Moves bytes both ways, first those that the connections hold in their buffers. `counts` is kept up to date, so that
-/// it is right also where the tunnel is dropped.
+/// it is right also where the tunnel is dropped. The connections are to be dropped then.
 pub(crate) async fn tunnel(
-    mut client: Connection,
-    upstream: Connection,
+    client: &mut Connection,
+    upstream: &mut Connection,
     gate: impl Gate,
     counts: &Counts,
 ) -> TunnelEnd {
@@ -147,11 +148,11 @@ pub(crate) async fn tunnel(
     let ended = {
         let mut up = pin!(async {
             gate.pass(&client.stream, &mut client.buffer, &upstream.stream, &counts.sent).await?;
-            direction(&client.stream, client.buffer, &upstream.stream, &counts.sent).await?;
+            direction(&client.stream, &mut client.buffer, &upstream.stream, &counts.sent).await?;
             drop(client.undelivered.take());
             Ok::<_, Stopped>(())
         });
-        let mut down = pin!(direction(&upstream.stream, upstream.buffer, &client.stream, &counts.received));
+        let mut down = pin!(direction(&upstream.stream, &mut upstream.buffer, &client.stream, &counts.received));
         let (mut up_end, mut down_end) = (None, None);
         loop {
             tokio::select! {
@@ -177,35 +178,25 @@ pub(crate) async fn tunnel(
             }
         }
     };
-    match ended {
+    let end = match ended {
         Ends::Both => return TunnelEnd::Done,
-        Ends::UpstreamFirst => socket::finish(client.stream).await,
+        Ends::UpstreamFirst => {
+            socket::finish(&client.stream).await;
+            return TunnelEnd::Reset;
+        }
         Ends::ClientFirst => {
             // A program that has closed its socket is done; what the server says afterwards meets nobody.
-            socket::finish(upstream.stream).await;
+            socket::finish(&upstream.stream).await;
             return TunnelEnd::Done;
         }
-        Ends::Reset => {
-            socket::reset(client.stream);
-            socket::reset(upstream.stream);
-        }
-        Ends::Refused(refusal) => {
-            socket::reset(client.stream);
-            socket::reset(upstream.stream);
-            return TunnelEnd::Refused(refusal);
-        }
-        Ends::Revoked => {
-            socket::reset(client.stream);
-            socket::reset(upstream.stream);
-            return TunnelEnd::Revoked;
-        }
-        Ends::Limit => {
-            socket::reset(client.stream);
-            socket::reset(upstream.stream);
-            return TunnelEnd::Limit;
-        }
-    }
-    TunnelEnd::Reset
+        Ends::Reset => TunnelEnd::Reset,
+        Ends::Refused(refusal) => TunnelEnd::Refused(refusal),
+        Ends::Revoked => TunnelEnd::Revoked,
+        Ends::Limit => TunnelEnd::Limit,
+    };
+    socket::reset_once_dropped(&client.stream);
+    socket::reset_once_dropped(&upstream.stream);
+    end
 }
 
 /// Who ended a tunnel.
@@ -221,10 +212,10 @@ enum Ends {
     Limit,
 }
 
-async fn direction(from: &Stream, held: BytesMut, to: &Stream, moved: &Meter) -> Result<(), PumpError> {
-    socket::write_all(to, &held).await.map_err(|_| PumpError::Write)?;
+async fn direction(from: &Stream, held: &mut BytesMut, to: &Stream, moved: &Meter) -> Result<(), PumpError> {
+    socket::write_all(to, held).await.map_err(|_| PumpError::Write)?;
     moved.count(held.len()).await?;
-    drop(held);
+    *held = BytesMut::new();
     pump(from, to, u64::MAX, moved).await?;
     to.half_close().await;
     Ok(())
@@ -235,17 +226,14 @@ async fn direction(from: &Stream, held: BytesMut, to: &Stream, moved: &Meter) ->
 pub(crate) async fn pump(from: &Stream, to: &Stream, limit: u64, moved: &Meter) -> Result<Pumped, PumpError> {
     let mut pump = Pump { from, to, left: limit, moved };
     loop {
-        // Where the pump rests: without buffer and pipe.
-        from.readable().await.map_err(|_| PumpError::Read)?;
-        match pump.copy().await? {
-            Stage::Ended(ended) => return Ok(ended),
-            Stage::Paused => {}
-            Stage::Busy(pages) => {
-                if let Stage::Ended(ended) = pump.splice(&pages).await? {
-                    return Ok(ended);
-                }
-            }
+        let pages = match pump.copy().await? {
+            Copied::Ended(ended) => return Ok(ended),
+            Copied::Busy(pages) => pages,
+        };
+        if let Some(ended) = pump.splice(&pages).await? {
+            return Ok(ended);
         }
+        // A pause, in which there is neither buffer nor pipe.
     }
 }
 
@@ -256,10 +244,9 @@ struct Pump<'a> {
     moved: &'a Meter,
 }
 
-/// Why a stage of the pump is over.
-enum Stage<'a> {
+/// Why nothing more is copied.
+enum Copied<'a> {
     Ended(Pumped),
-    Paused,
     Busy(Pages<'a>),
 }
 
@@ -270,69 +257,91 @@ struct Pages<'a> {
     pipe: Pipe,
 }
 
+thread_local! {
+    /// Where every pump of a thread copies through, one after the other: nothing stays in it.
+    static BLOCK: RefCell<Box<[u8]>> = RefCell::new(vec![0; LARGE].into());
+}
+
 impl<'a> Pump<'a> {
-    /// Copies through a buffer until there is a pause, or no pause and a pipe to be had.
-    async fn copy(&mut self) -> Result<Stage<'a>, PumpError> {
-        let mut buffer = BytesMut::new();
-        let (mut run, mut large) = (0, None);
+    /// Copies until it is a stream and there is a pipe to be had.
+    async fn copy(&mut self) -> Result<Copied<'a>, PumpError> {
+        // Bytes without a pause, and since when there are none.
+        let (mut run, mut silent_since) = (0, None);
         loop {
             if self.left == 0 {
-                return Ok(Stage::Ended(Pumped::Limit));
+                return Ok(Copied::Ended(Pumped::Limit));
             }
-            if run >= LARGE as u64 && large.is_none() {
-                large = LARGE_IN_USE.try_acquire().ok();
+            // Where the pump rests. Also a place to yield: a fast sender must not keep the task to itself.
+            self.from.readable().await.map_err(|_| PumpError::Read)?;
+            let large = if run >= LARGE as u64 { LARGE_IN_USE.try_acquire().ok() } else { None };
+            let Some((read, held)) = self.copy_once(if large.is_some() { LARGE } else { SMALL })? else {
+                silent_since.get_or_insert_with(Instant::now);
+                continue;
+            };
+            if read == 0 {
+                return Ok(Copied::Ended(Pumped::End));
             }
-            buffer.reserve(if large.is_some() { LARGE } else { SMALL });
-            let room = self.portion(buffer.capacity());
-            match self.from.try_read_buf(&mut (&mut buffer).limit(room)) {
-                Ok(0) => return Ok(Stage::Ended(Pumped::End)),
-                Ok(read) => {
-                    socket::write_all(self.to, &buffer).await.map_err(|_| PumpError::Write)?;
-                    buffer.clear();
-                    self.count(read).await?;
-                    run += read as u64;
-                    if run >= BUSY
-                        && self.left > BUSY
-                        && let (Some(from), Some(to)) = (self.from.plain(), self.to.plain())
-                        && let Some(pipe) = Pipe::acquire()
-                    {
-                        return Ok(Stage::Busy(Pages { from, to, pipe }));
-                    }
-                    // Also a place to yield: a fast sender must not keep the task to itself.
-                    if !self.is_readable_before_a_pause().await? {
-                        return Ok(Stage::Paused);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if !self.is_readable_before_a_pause().await? {
-                        return Ok(Stage::Paused);
-                    }
-                }
-                Err(_) => return Err(PumpError::Read),
+            if silent_since.take().is_some_and(|since| since.elapsed() > PAUSE) {
+                run = 0;
+            }
+            socket::write_all(self.to, &held).await.map_err(|_| PumpError::Write)?;
+            drop(held);
+            self.count(read).await?;
+            run += read as u64;
+            if run >= BUSY
+                && self.left > BUSY
+                && let (Some(from), Some(to)) = (self.from.plain(), self.to.plain())
+                && let Some(pipe) = Pipe::acquire()
+            {
+                return Ok(Copied::Busy(Pages { from, to, pipe }));
             }
         }
     }
 
+    /// Reads `most` bytes at most, and writes what is taken at once. Gives how many were read, 0 at the end, and what is still
+    /// to be written. `None`: there is nothing at the moment.
+    fn copy_once(&self, most: usize) -> Result<Option<(usize, Vec<u8>)>, PumpError> {
+        BLOCK.with_borrow_mut(|block| {
+            let room = &mut block[..self.portion(most)];
+            let read = match self.from.try_read_buf(&mut &mut *room) {
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(_) => return Err(PumpError::Read),
+            };
+            let bytes = &room[..read];
+            let written = match bytes {
+                [] => 0,
+                _ => match self.to.try_write(bytes) {
+                    Ok(written) => written,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+                    Err(_) => return Err(PumpError::Write),
+                },
+            };
+            Ok(Some((read, bytes[written..].to_vec())))
+        })
+    }
+
     /// Moves pages through a pipe, which is empty whenever the source is waited for.
-    async fn splice(&mut self, pages: &Pages<'_>) -> Result<Stage<'a>, PumpError> {
+    /// `None`: there is a pause.
+    async fn splice(&mut self, pages: &Pages<'_>) -> Result<Option<Pumped>, PumpError> {
         let Pages { from, pipe, .. } = pages;
         loop {
             if self.left == 0 {
-                return Ok(Stage::Ended(Pumped::Limit));
+                return Ok(Some(Pumped::Limit));
             }
             let length = self.portion(pipe.size);
             let filled = from.try_io(Interest::READABLE, || splice_some(from, &pipe.writer, length));
             match filled {
-                Ok(0) => return Ok(Stage::Ended(Pumped::End)),
+                Ok(0) => return Ok(Some(Pumped::End)),
                 Ok(filled) => {
                     self.drain(pages, filled).await?;
                     if !self.is_readable_before_a_pause().await? {
-                        return Ok(Stage::Paused);
+                        return Ok(None);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if !self.is_readable_before_a_pause().await? {
-                        return Ok(Stage::Paused);
+                        return Ok(None);
                     }
                 }
                 Err(_) => return Err(PumpError::Read),

@@ -12,6 +12,7 @@ use crate::judged::Judged;
 use crate::pipeline::{self, Grant, OpenError, Vetted};
 use crate::record::Record;
 use crate::session::Session;
+use crate::settled::Settled;
 use crate::socket::Connection;
 
 /// What was asked for is permitted, and nothing dialled yet.
@@ -106,9 +107,9 @@ impl Opened {
         &self.upstream
     }
 
-    /// Carries what the client sends from now on. It has been told that it may.
-    pub(crate) async fn carry(self, session: Arc<Session>, client: Connection, flow: Arc<Flow>) {
+    /// Carries what the client sends from now on, to its end or until it comes to rest. It has been told that it may.
+    pub(crate) async fn carry(self, session: Arc<Session>, client: Connection, flow: Arc<Flow>) -> Option<Settled> {
         let Self { target, grant, record, upstream } = self;
-        Judged::new(session, client, flow, target, record).carry(grant, Some(upstream)).await;
+        Judged::new(session, client, flow, target, record).carry(grant, Some(upstream)).await
     }
 }

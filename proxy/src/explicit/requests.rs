@@ -15,7 +15,7 @@ use crate::events::DecisionEvent;
 use crate::first_bytes::FirstBytes;
 use crate::flow::{Asked, Flow, Revocation};
 use crate::http::answer::Answer;
-use crate::http::exchange::{Door, exchange};
+use crate::http::exchange::{Door, Left, exchange};
 use crate::http::head::HeadError;
 use crate::http::request::{Form, RequestHead};
 use crate::pipeline::{self, Grant, OpenError};
@@ -23,17 +23,27 @@ use crate::record::Record;
 use crate::refuse::Telling;
 use crate::service::credentials::{Bearer, Proof, TenantDoor, TurnedAway};
 use crate::session::Session;
+use crate::settled::Settled;
 use crate::socket::Connection;
 
-/// Carries a connection that speaks HTTP: requests one after the other, until one of them is CONNECT.
-pub(crate) async fn serve(session: Arc<Session>, tenants: Option<&TenantDoor>, client: Connection, flow: Arc<Flow>) {
+/// Carries a connection that speaks HTTP, to its end or until it comes to rest: requests one after the other, until one of them
+/// is CONNECT.
+pub(crate) async fn serve(
+    session: Arc<Session>,
+    tenants: Option<&TenantDoor>,
+    client: Connection,
+    flow: Arc<Flow>,
+) -> Option<Settled> {
     let origin = client.origin.clone();
     let (outside, in_charge) = (&session, Arc::clone(&session));
     let mut door = Requests { outside, tenants, bearer: None, session: in_charge, origin, flow, way: None, last: None };
-    // In a box, so that a tunnel does not pay for the size of an exchange.
-    if let Some((client, request)) = Box::pin(exchange(client, None, &mut door, &session)).await {
-        let Requests { session, flow, .. } = door;
-        connect::serve(session, client, flow, request).await;
+    match exchange(client, None, &mut door, &session).await {
+        Left::Nothing => None,
+        Left::Tunnel(tunnel) => Some(Settled::Tunnel(tunnel)),
+        Left::Request(client, request) => {
+            let Requests { session, flow, .. } = door;
+            connect::serve(session, client, flow, request).await
+        }
     }
 }
 

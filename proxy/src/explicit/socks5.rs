@@ -16,6 +16,7 @@ use crate::flow::Flow;
 use crate::refuse::{Telling, refuse};
 use crate::service::credentials::{Bearer, Proof, TenantDoor, TurnedAway};
 use crate::session::Session;
+use crate::settled::Settled;
 use crate::socket::{self, Connection};
 
 /// The first byte of a greeting and of a request.
@@ -81,13 +82,13 @@ pub(crate) struct Refused {
     text: Vec<u8>,
 }
 
-/// Carries a connection whose first byte is [`VERSION`].
+/// Carries a connection whose first byte is [`VERSION`], to its end or until it comes to rest.
 pub(crate) async fn serve(
     session: Arc<Session>,
     tenants: Option<&TenantDoor>,
     mut client: Connection,
     flow: Arc<Flow>,
-) {
+) -> Option<Settled> {
     let deadline = session.limits.head;
     let shaken = session.while_half_open(timeout(deadline, shake_hands(&mut client, tenants))).await;
     let (host, port, bearer) = match shaken {
@@ -95,18 +96,21 @@ pub(crate) async fn serve(
         Some(Ok(Some(Err(Refused { telling, reason: Reason::Unauthenticated, .. })))) => {
             let known = tenants.inspect(|door| door.tell(&session.events, String::new(), None, Via::Socks5));
             debug_assert!(known.is_some(), "nobody else asks for a token");
-            return refuse(client, telling).await;
+            refuse(client, telling).await;
+            return None;
         }
         Some(Ok(Some(Err(Refused { telling, reason, text })))) => {
             super::refused(&session, &client.origin, Via::Socks5, &text, reason);
-            return refuse(client, telling).await;
+            refuse(client, telling).await;
+            return None;
         }
         // It went away before it had asked for anything.
-        Some(Ok(None)) => return,
+        Some(Ok(None)) => return None,
         late_or_given_up => {
             let reason = if late_or_given_up.is_some() { Reason::Malformed } else { Reason::Limit };
             super::refused(&session, &client.origin, Via::Socks5, b"", reason);
-            return socket::reset(client.stream);
+            socket::reset(client.stream);
+            return None;
         }
     };
     // From here on it is the bearer's.
@@ -120,12 +124,13 @@ pub(crate) async fn serve(
     let reply = match open(&session, &client.origin, &flow, host, port, Via::Socks5).await {
         Ok(opened) => match socket::write_all(&client.stream, &Reply::Succeeded.bytes()).await {
             Ok(()) => return opened.carry(session, client, flow).await,
-            Err(_) => return,
+            Err(_) => return None,
         },
         Err(Shut::Refused(..)) => Reply::NotAllowed,
         Err(Shut::Failed(_, reason)) => Reply::unreached(reason),
     };
     refuse(client, Telling::Socks5(reply)).await;
+    None
 }
 
 /// What a client asks for, and who it is, where that has to be proved.

@@ -35,9 +35,9 @@ use crate::flow::Revocation;
 use crate::record::Record;
 use crate::refuse::{Telling, refuse};
 use crate::session::Session;
+use crate::settled::Tunnel;
 use crate::socket::{self, Connection};
 use crate::stream::Stream;
-use crate::tunnel::{Open, tunnel};
 
 /// How much of the next request is read while an answer is awaited, to see that the client is still there.
 const READ_AHEAD: usize = 16 * 1024;
@@ -91,14 +91,23 @@ pub(crate) trait Door: Send {
     fn failed(&self) -> Telling;
 }
 
-/// Relays until one of the sides ends it. `upstream` is a connection that was made already. A request that leaves
-/// ([`Door::leaves`]) is given back with its connection, in whose buffer is what came behind it.
+/// What an exchange leaves.
+pub(crate) enum Left {
+    /// It has ended.
+    Nothing,
+    /// A request that is none to be relayed ([`Door::leaves`]), and its connection, in whose buffer is what came behind it.
+    Request(Connection, RequestHead),
+    /// The protocol was changed, and it is a tunnel now.
+    Tunnel(Box<Tunnel>),
+}
+
+/// Relays until one of the sides ends it, or it becomes something else. `upstream` is a connection that was made already.
 pub(crate) async fn exchange(
     mut client: Connection,
     upstream: Option<Connection>,
     door: &mut impl Door,
     session: &Session,
-) -> Option<(Connection, RequestHead)> {
+) -> Left {
     let revocation = client.revocation();
     let ending = tokio::select! {
         biased;
@@ -106,16 +115,15 @@ pub(crate) async fn exchange(
         ending = relay_all(&mut client, upstream, door, session) => ending,
     };
     match ending {
-        Ending::Left(request) => return Some((client, request)),
+        Ending::Left(request) => return Left::Request(client, request),
         Ending::Finish => socket::finish(client.stream).await,
         Ending::Refuse(telling) => refuse(client, telling).await,
         Ending::Reset => socket::reset(client.stream),
-        Ending::Tunnel(upstream, mut record) => {
-            let end = tunnel(client, upstream, Open, &record.counts).await;
-            record.tunnel_ended(end);
+        Ending::Tunnel(upstream, record) => {
+            return Left::Tunnel(Box::new(Tunnel { client, upstream, gate: None, record: *record }));
         }
     }
-    None
+    Left::Nothing
 }
 
 /// What is done with the client's connection when no request of it is relayed any more. The upstream one has ended.
@@ -216,9 +224,7 @@ async fn relay_all(
         }
         drop(record);
         // What an idle connection holds is given back.
-        if client.buffer.is_empty() {
-            client.buffer = BytesMut::new();
-        }
+        socket::release(&mut client.buffer);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -43,7 +44,7 @@ impl Outer {
 
     /// Asks it for a target.
     pub(crate) async fn ask(&self, target: &Target) -> Result<Answered, OpenError> {
-        in_time(async {
+        in_time(Box::pin(async {
             // Where nobody listens, this network is not the outer's: a program in between has made it, and it leads nowhere.
             let Ok(mut stream) = TcpStream::connect(self.listener).await else {
                 return Err(OpenError::Failed(Reason::Unreachable));
@@ -53,7 +54,7 @@ impl Outer {
             let head = said(&mut stream, request.as_bytes()).await?;
             let addresses = head.only(ADDRESSES).and_then(parse_list).filter(|_| head.status == 103);
             Ok(Answered { addresses: addresses.ok_or(NO_NETBOX)?, stream })
-        })
+        }))
         .await
     }
 }
@@ -62,14 +63,14 @@ impl Answered {
     /// Has it dial one of these.
     pub(crate) async fn dial(self, addresses: &[VettedAddr]) -> Result<Dialed, OpenError> {
         let Self { mut stream, .. } = self;
-        in_time(async {
+        in_time(Box::pin(async {
             let chosen = list(addresses.iter().map(|address| address.socket_addr().ip()));
             let head = said(&mut stream, format!("{chosen}\r\n").as_bytes()).await?;
             let dialed = head.only(ADDRESS).and_then(parse_list).filter(|_| head.status == 200);
             let dialed = dialed.as_deref().and_then(<[_]>::first).ok_or(NO_NETBOX)?;
             let among = addresses.iter().map(|address| address.socket_addr()).find(|address| address.ip() == *dialed);
             Ok(Dialed { stream, address: among.ok_or(NO_NETBOX)? })
-        })
+        }))
         .await
     }
 }
@@ -77,7 +78,8 @@ impl Answered {
 /// What speaks there does not speak as a netbox.
 const NO_NETBOX: OpenError = OpenError::Failed(Reason::UpstreamProxy);
 
-async fn in_time<T>(act: impl Future<Output = Result<T, OpenError>>) -> Result<T, OpenError> {
+/// `act` is in a box, so that connections that lead straight out do not pay for its size.
+async fn in_time<T>(act: Pin<Box<impl Future<Output = Result<T, OpenError>>>>) -> Result<T, OpenError> {
     timeout(PATIENCE, act).await.unwrap_or(Err(OpenError::Failed(Reason::Timeout)))
 }
 

@@ -20,7 +20,7 @@ async fn tunnelled() -> (TcpStream, TcpStream, JoinHandle<TunnelEnd>, Arc<Counts
     let (far, server) = pair().await;
     let counts = Arc::new(Counts::default());
     let counting = Arc::clone(&counts);
-    let tunnel = async move { tunnel(Connection::new(near), Connection::new(far), Open, &counting).await };
+    let tunnel = async move { tunnel(&mut Connection::new(near), &mut Connection::new(far), Open, &counting).await };
     (client, server, tokio::spawn(tunnel), counts)
 }
 
@@ -92,7 +92,7 @@ async fn what_is_held_goes_first() {
     send(&mut server, "then more").await;
     let counts = Arc::new(Counts::default());
     let counting = Arc::clone(&counts);
-    let tunnel = tokio::spawn(async move { tunnel(near, far, Open, &counting).await });
+    let tunnel = tokio::spawn(async move { tunnel(&mut near, &mut far, Open, &counting).await });
     expect(&mut server, "held by the client, then more").await;
     expect(&mut client, "held by the server, then more").await;
     drop((client, server));
