@@ -25,6 +25,7 @@ use nix::unistd::pipe2;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 
 use crate::meter::{Counts, Meter, UsedUp};
@@ -43,6 +44,10 @@ static LARGE_IN_USE: Semaphore = Semaphore::const_new(HOLD_LARGE);
 
 /// After how many bytes without a pause a direction counts as a stream.
 const BUSY: u64 = 512 * 1024;
+
+/// After how many bytes it is others' turn, whose connections the same thread carries, and as how many a step counts at least.
+const TURN: usize = 1024 * 1024;
+const STEP: usize = 16 * 1024;
 
 /// What counts as a pause, after which a direction gives back what it holds.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -224,7 +229,7 @@ async fn direction(from: &Stream, held: &mut BytesMut, to: &Stream, moved: &Mete
 /// Moves at most `limit` bytes from one socket to another, and never reads more than that. `moved` grows by what has
 /// been written.
 pub(crate) async fn pump(from: &Stream, to: &Stream, limit: u64, moved: &Meter) -> Result<Pumped, PumpError> {
-    let mut pump = Pump { from, to, left: limit, moved };
+    let mut pump = Pump { from, to, left: limit, moved, turn: 0 };
     loop {
         let pages = match pump.copy().await? {
             Copied::Ended(ended) => return Ok(ended),
@@ -242,6 +247,8 @@ struct Pump<'a> {
     to: &'a Stream,
     left: u64,
     moved: &'a Meter,
+    /// How much of its turn it has used.
+    turn: usize,
 }
 
 /// Why nothing more is copied.
@@ -271,7 +278,7 @@ impl<'a> Pump<'a> {
             if self.left == 0 {
                 return Ok(Copied::Ended(Pumped::Limit));
             }
-            // Where the pump rests. Also a place to yield: a fast sender must not keep the task to itself.
+            // Where the pump rests.
             self.from.readable().await.map_err(|_| PumpError::Read)?;
             let large = if run >= LARGE as u64 { LARGE_IN_USE.try_acquire().ok() } else { None };
             let Some((read, held)) = self.copy_once(if large.is_some() { LARGE } else { SMALL })? else {
@@ -381,7 +388,14 @@ impl<'a> Pump<'a> {
 
     async fn count(&mut self, bytes: usize) -> Result<(), PumpError> {
         self.left -= bytes as u64;
-        Ok(self.moved.count(bytes).await?)
+        self.moved.count(bytes).await?;
+        // A socket that is always ready is never waited for.
+        self.turn += bytes.max(STEP);
+        if self.turn >= TURN {
+            self.turn = 0;
+            yield_now().await;
+        }
+        Ok(())
     }
 }
 

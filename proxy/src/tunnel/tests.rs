@@ -175,6 +175,37 @@ async fn a_pump_takes_no_more_than_its_limit() {
     }
 }
 
+#[tokio::test]
+async fn a_fast_stream_leaves_others_their_turns() {
+    let bytes = 64 * TURN;
+    let (source, from) = pair().await;
+    let (to, sink) = pair().await;
+    let blocking = |stream: TcpStream| {
+        let stream = stream.into_std().unwrap();
+        stream.set_nonblocking(false).unwrap();
+        stream
+    };
+    let (mut source, mut sink) = (blocking(source), blocking(sink));
+    // Each has a thread, so that there is always something to read, and room to write.
+    let feeding = std::thread::spawn(move || std::io::Write::write_all(&mut source, &vec![7; bytes]));
+    let reading = std::thread::spawn(move || std::io::copy(&mut sink, &mut std::io::sink()));
+    let turns = Arc::new(AtomicUsize::new(0));
+    let counting = Arc::clone(&turns);
+    let other = tokio::spawn(async move {
+        loop {
+            counting.fetch_add(1, Ordering::Relaxed);
+            yield_now().await;
+        }
+    });
+    let (from, to, moved) = (Stream::from(from), Stream::from(to), Meter::default());
+    assert_eq!(soon(pump(&from, &to, u64::MAX, &moved)).await, Ok(Pumped::End));
+    other.abort();
+    assert!(turns.load(Ordering::Relaxed) >= bytes / TURN - 1, "{turns:?}");
+    drop(to);
+    feeding.join().unwrap().unwrap();
+    assert_eq!(reading.join().unwrap().unwrap(), bytes as u64);
+}
+
 /// Held by the tests that look at how many pipes there are.
 static COUNTING_PIPES: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
