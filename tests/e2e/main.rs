@@ -12,6 +12,8 @@
 //! | `NETBOX_E2E_AS=root` | a root process stays root, and so does netbox; else it becomes the user `netbox-test` |
 //! | `NETBOX_E2E_WITHOUT=nf_tables` | netbox runs as on a kernel without nf_tables: the tests of what must hold there too |
 //! | `NETBOX_E2E_BINARY` | the netbox to test, instead of the one that was just built |
+//! | `NETBOX_SOAK=MINUTES` | no test is run, but the soak, for so long (`soak`; `tests/soak` is the script) |
+//! | `NETBOX_SOAK_SANDBOXES=NUMBER` | with so many sandboxes attached; 100 else |
 //! | `NETBOX_WRITE_REFERENCE=1` | the tables of `docs/platforms.md` are written anew, and nothing is tested |
 //! | `CI=true` | a client that is not installed is a failure; else its tests are skipped, and that is said |
 
@@ -31,6 +33,7 @@ mod proxy;
 mod run;
 mod servers;
 mod service;
+mod soak;
 mod surroundings;
 mod system_files;
 mod terminal;
@@ -47,6 +50,7 @@ use libtest_mimic::{Arguments, Trial};
 
 use crate::child::Kernel;
 use crate::programs::Program;
+use crate::soak::Soak;
 use crate::world::World;
 
 /// One test: a fact, the programs it takes to show it, and how.
@@ -108,6 +112,11 @@ fn main() -> ExitCode {
     // The process becomes another user and enters its namespaces here, and has one thread until then.
     let world = World::new(&PathBuf::from(built));
     programs::write(&world);
+    if let Some(soak) = Soak::asked_for() {
+        let code = soak.run(&world);
+        world.tear_down();
+        return code;
+    }
     let path = world.search_path();
     let trials = themes::all().map(|test| test.trial(test.can_run(&path), test.is_of(&world))).collect();
     // What the assertion said is in the list of failures; where it stands is not.

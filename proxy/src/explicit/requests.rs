@@ -42,7 +42,7 @@ pub(crate) async fn serve(
         Left::Tunnel(tunnel) => Some(Settled::Tunnel(tunnel)),
         Left::Request(client, request) => {
             let Requests { session, flow, .. } = door;
-            connect::serve(session, client, flow, request).await
+            connect::serve(session, client, flow, *request).await
         }
     }
 }

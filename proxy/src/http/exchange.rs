@@ -96,7 +96,7 @@ pub(crate) enum Left {
     /// It has ended.
     Nothing,
     /// A request that is none to be relayed ([`Door::leaves`]), and its connection, in whose buffer is what came behind it.
-    Request(Connection, RequestHead),
+    Request(Connection, Box<RequestHead>),
     /// The protocol was changed, and it is a tunnel now.
     Tunnel(Box<Tunnel>),
 }
@@ -115,7 +115,7 @@ pub(crate) async fn exchange(
         ending = relay_all(&mut client, upstream, door, session) => ending,
     };
     match ending {
-        Ending::Left(request) => return Left::Request(client, request),
+        Ending::Left(request) => return Left::Request(client, Box::new(request)),
         Ending::Finish => socket::finish(client.stream).await,
         Ending::Refuse(telling) => refuse(client, telling).await,
         Ending::Reset => socket::reset(client.stream),
