@@ -53,7 +53,8 @@ pub struct Soak {
 struct Sample {
     at: Duration,
     rss_kib: u64,
-    pss_kib: u64,
+    /// What is in no file: heap and stacks.
+    heap_kib: u64,
     descriptors: usize,
     threads: usize,
     tenants: usize,
@@ -102,6 +103,7 @@ impl Soak {
                 samples.push(sample);
             }
         });
+        println!("{}, when all are gone", Sample::take(world, &service, start.elapsed(), &load.tally));
         let mut failures = load.tally.failures();
         failures.extend(verdict(&samples));
         let is_left = || {
@@ -115,7 +117,6 @@ impl Soak {
                 status(world, &service)
             ));
         }
-        println!("{}", Sample::take(world, &service, start.elapsed(), &load.tally));
         println!("{}", load.tally);
         let outcome = service.stop();
         if outcome.code != Some(0) {
@@ -130,7 +131,7 @@ impl Soak {
 }
 
 impl Sample {
-    const HEAD: &str = "   time   RSS MiB   PSS MiB  descriptors  threads  tenants  connections   requests";
+    const HEAD: &str = "   time   RSS MiB  heap MiB  descriptors  threads  tenants  connections   requests";
 
     fn take(world: &World, service: &Service<'_>, at: Duration, tally: &Tally) -> Self {
         let pid = service.running().pid();
@@ -143,7 +144,7 @@ impl Sample {
         Self {
             at,
             rss_kib: kib(&memory, "Rss:"),
-            pss_kib: kib(&memory, "Pss:"),
+            heap_kib: kib(&memory, "Anonymous:"),
             descriptors: descriptors(service),
             threads: usize::try_from(kib(&process, "Threads:")).expect("a few"),
             tenants: tenants(&state),
@@ -156,7 +157,7 @@ impl Sample {
 impl std::fmt::Display for Sample {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (seconds, mib) = (self.at.as_secs(), |kib: u64| kib as f64 / 1024.0);
-        write!(out, "{:4}:{:02}  {:8.1}  {:8.1}", seconds / 60, seconds % 60, mib(self.rss_kib), mib(self.pss_kib))?;
+        write!(out, "{:4}:{:02}  {:8.1}  {:8.1}", seconds / 60, seconds % 60, mib(self.rss_kib), mib(self.heap_kib))?;
         write!(out, "  {:11}  {:7}  {:7}", self.descriptors, self.threads, self.tenants)?;
         write!(out, "  {:11}  {:9}", self.open, self.requests)
     }
@@ -174,7 +175,7 @@ fn verdict(samples: &[Sample]) -> Vec<String> {
     let mut line = String::from("median of the second quarter and of the last one:");
     for (what, few, of) in [
         ("RSS in KiB", FEW_KIB, &(|sample: &Sample| sample.rss_kib as f64) as &dyn Fn(&Sample) -> f64),
-        ("PSS in KiB", FEW_KIB, &|sample: &Sample| sample.pss_kib as f64),
+        ("heap in KiB", FEW_KIB, &|sample: &Sample| sample.heap_kib as f64),
         ("descriptors", FEW_DESCRIPTORS, &|sample: &Sample| sample.descriptors as f64),
         ("threads", FEW_DESCRIPTORS, &|sample: &Sample| sample.threads as f64),
     ] {

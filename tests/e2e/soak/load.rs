@@ -25,8 +25,9 @@ const FOR_CELLS: usize = 6;
 const PLAIN: usize = 4;
 const WHOLE: usize = 2;
 
-/// Tunnels that are open all the time and carry nothing.
+/// Tunnels that are open all the time, and how long they carry nothing. The servers' patience is a minute.
 const IDLE: usize = 300;
+const IDLE_TIME: Duration = Duration::from_secs(20);
 
 /// Of so many visits of a sandbox, one ends with a new attachment.
 const VISITS: usize = 4;
@@ -157,7 +158,7 @@ impl<'w> Load<'w> {
         for sandbox in &self.sandboxes {
             self.attach(sandbox, service);
         }
-        let mut idle: Vec<_> = (0..IDLE).map(|_| tunnel(proxy, &self.listed).expect("a tunnel")).collect();
+        let idle: Vec<_> = (0..IDLE).map(|_| tunnel(proxy, &self.listed).expect("a tunnel")).collect();
         let next = AtomicUsize::new(0);
         let goes_on = || Instant::now() < deadline;
         let until = |act: &dyn Fn()| {
@@ -178,11 +179,9 @@ impl<'w> Load<'w> {
             scope.spawn(|| until(&|| self.bulk(proxy)));
             scope.spawn(|| until(&|| self.rude(proxy)));
             scope.spawn(|| until(&|| self.reload(service, deadline)));
+            scope.spawn(|| until(&|| self.idle(&idle, deadline)));
             look(&self.tally);
         });
-        for stream in &mut idle {
-            self.tally.answered("what an idle tunnel is asked", echo(stream, b"still there?"));
-        }
         for sandbox in &self.sandboxes {
             *lease(sandbox) = None;
         }
@@ -313,8 +312,16 @@ impl<'w> Load<'w> {
         thread::sleep(Duration::from_millis(20));
     }
 
+    /// Tunnels that are not used, and are still there.
+    fn idle(&self, tunnels: &[TcpStream], deadline: Instant) {
+        rest(IDLE_TIME, deadline);
+        for mut stream in tunnels {
+            self.tally.answered("what an idle tunnel is asked", echo(&mut stream, b"still there?"));
+        }
+    }
+
     fn reload(&self, service: &Service<'_>, deadline: Instant) {
-        thread::sleep(RELOAD.min(deadline.saturating_duration_since(Instant::now())));
+        rest(RELOAD, deadline);
         self.write_policy(self.tally.reloads.fetch_add(1, Ordering::Relaxed));
         service.running().signal(Signal::SIGHUP);
     }
@@ -322,6 +329,11 @@ impl<'w> Load<'w> {
 
 fn lease(sandbox: &Attached) -> std::sync::MutexGuard<'_, Option<Control>> {
     sandbox.lease.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// So long, but not beyond the deadline.
+fn rest(time: Duration, deadline: Instant) {
+    thread::sleep(time.min(deadline.saturating_duration_since(Instant::now())));
 }
 
 /// Pages, and the echo.
@@ -392,7 +404,7 @@ fn socks5(proxy: &str, host: &Host, code: u8) -> io::Result<TcpStream> {
 }
 
 /// What is sent comes back.
-fn echo(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
+fn echo(mut stream: impl Read + Write, bytes: &[u8]) -> io::Result<()> {
     stream.write_all(bytes)?;
     let mut back = vec![0; bytes.len()];
     stream.read_exact(&mut back)?;
