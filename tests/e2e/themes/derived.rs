@@ -5,13 +5,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use crate::outcome::Outcome;
-use crate::programs::{CURL, curl};
+use crate::programs::{CURL, UNSHARE, curl};
 use crate::run::Run;
 use crate::tests;
 use crate::world::World;
 
 tests![
     a_tool_is_asked_where_it_goes_and_its_index_where_downloads_lie needs [CURL],
+    a_tool_is_asked_where_processes_are_hidden needs [CURL, UNSHARE],
     an_answer_is_remembered_and_no_tool_is_asked_again needs [CURL],
     a_tool_that_goes_nowhere_is_an_error_that_points_to_learn needs [],
     a_tool_in_the_project_is_not_run needs [CURL],
@@ -102,6 +103,19 @@ fn a_tool_is_asked_where_it_goes_and_its_index_where_downloads_lie(world: &World
     assert_eq!(rule["source"], "--allow via @npm (where npm's index has its downloads)", "{outcome}");
     outcome.refused(&other.name, 80, "not-listed");
     world.assert_reached(mark, &index);
+}
+
+/// Netbox asks by calling itself.
+fn a_tool_is_asked_where_processes_are_hidden(world: &World) {
+    let index = world.zone().host("derived-hidden");
+    let url = index.http("/");
+    let user = User::new(world);
+    user.has_npm(&url, &url);
+    let hide = "mount -t proc -o hidepid=2 proc /proc && exec \"$@\"";
+    let namespaces = ["unshare", "--user", "--map-current-user", "--keep-caps", "--pid", "--mount", "--fork"];
+    let hidden = [&namespaces[..], &["sh", "-c", hide, "sh"]].concat();
+    let run = user.in_project(world.netbox(&["--allow", "@npm"])).under(&hidden);
+    run.exec(&curl(&[&url])).exits_with(0).says("hello derived-hidden");
 }
 
 fn an_answer_is_remembered_and_no_tool_is_asked_again(world: &World) {
