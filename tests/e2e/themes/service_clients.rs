@@ -284,11 +284,16 @@ fn hash_of(text: &str) -> String {
 
 fn m005_the_role_is_that_of_the_token_alone(world: &World) {
     let (host, other) = (world.zone().host("role-own"), world.zone().host("role-own-other"));
-    let service = Service::new(world, &two_roles(&host.name, &other.name));
+    let service = Service::new(world, "").with_certificate();
+    let (certificate, key) = (service.path("proxy.crt"), service.path("proxy.key"));
+    let listener = format!(
+        "[[service.listener]]\naddress = \"127.0.0.1:0\"\ntls = {{ certificate = \"{certificate}\", key = \"{key}\" }}\n"
+    );
+    service.write("service.toml", &(two_roles(&host.name, &other.name) + &listener));
     let token = service.new_token("ci");
     service.new_token("dev");
     let started = service.start();
-    let address = started.addresses[0].clone();
+    let [over_tls, address] = &started.addresses[..] else { panic!("two, not {:?}", started.addresses) };
     let mark = world.mark();
     for user in ["dev", "role=dev", "dev%40ci", "%3Buid%3D0%3B"] {
         let url = started.url(&format!("{user}:{token}"));
@@ -297,6 +302,22 @@ fn m005_the_role_is_that_of_the_token_alone(world: &World) {
         let outcome = fetch(world, &flags, &other.http("/?role=dev"));
         outcome.does_not_say("hello");
     }
+    // The name by which the proxy is called (SNI), whosever it is.
+    let (_, port) = over_tls.rsplit_once(':').expect("an address with a port");
+    for name in ["dev", "dev.proxy.example.com", "ci.example.com", &other.name] {
+        let (url, place) = (format!("https://dev:{token}@{name}:{port}"), format!("{name}:{port}:127.0.0.1"));
+        let flags = ["--proxy", &url, "--proxy-insecure", "--resolve", &place];
+        for target in [other.http("/"), other.https("/")] {
+            let outcome = fetch(world, &flags, &target);
+            outcome.does_not_say("hello");
+            assert!([outcome.stdout(), outcome.stderr()].concat().contains("403") || outcome.stdout().contains("not-listed"), "{outcome}");
+        }
+        fetch(world, &flags, &host.http("/")).exits_with(0).says("hello");
+    }
+    // And the one inside the tunnel is the target's, and no role's.
+    let (url, inside) = (started.url(&format!("dev:{token}")), format!("dev:443:{}:443", host.name));
+    let outcome = fetch(world, &["--proxy", &url, "--connect-to", &inside, "--insecure"], "https://dev/");
+    outcome.does_not_say("hello");
     let socks = format!("socks5h://dev:{token}@{address}");
     fetch(world, &["--proxy", &socks], &other.http("/")).exits_with(97);
     // Names of roles and hashes are no tokens.
@@ -305,7 +326,10 @@ fn m005_the_role_is_that_of_the_token_alone(world: &World) {
         fetch(world, &["--proxy", &url, CODE[0], CODE[1]], &other.http("/")).says("407");
     }
     world.assert_untouched(mark, &other);
-    started.proxy.stop().exits_with(0);
+    let outcome = started.proxy.stop();
+    outcome.exits_with(0);
+    let roles: Vec<_> = outcome.events_of("decision").iter().filter_map(|event| event["role"].as_str()).collect();
+    assert!(!roles.is_empty() && roles.iter().all(|role| *role == "ci"), "{outcome}");
 }
 
 fn m010_a_proxy_for_other_machines_needs_a_token_or_a_word(world: &World) {
