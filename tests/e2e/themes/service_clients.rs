@@ -310,7 +310,11 @@ fn m005_the_role_is_that_of_the_token_alone(world: &World) {
         for target in [other.http("/"), other.https("/")] {
             let outcome = fetch(world, &flags, &target);
             outcome.does_not_say("hello");
-            assert!([outcome.stdout(), outcome.stderr()].concat().contains("403") || outcome.stdout().contains("not-listed"), "{outcome}");
+            assert!(
+                [outcome.stdout(), outcome.stderr()].concat().contains("403")
+                    || outcome.stdout().contains("not-listed"),
+                "{outcome}"
+            );
         }
         fetch(world, &flags, &host.http("/")).exits_with(0).says("hello");
     }

@@ -434,7 +434,10 @@ fn the_units_are_right_and_confine_the_service(world: &World) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/systemd");
     let system = fs::read_to_string(source.join("system/netbox.service")).expect("the unit is there");
     // `ExecReload=` connects as the service's user to a socket that is root's and the group's.
-    assert!(system.contains("\nSupplementaryGroups=netbox\n") && system.contains("\nExecReload=/usr/bin/netbox proxy reload\n"));
+    assert!(
+        system.contains("\nSupplementaryGroups=netbox\n")
+            && system.contains("\nExecReload=/usr/bin/netbox proxy reload\n")
+    );
     for (kind, worst) in [("system", "20"), ("user", "70")] {
         let folder = world.fresh_path("files");
         fs::create_dir(&folder).expect("own folder");
