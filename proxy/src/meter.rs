@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::time::sleep;
 
-use crate::quota::{Direction, Quota};
+use crate::quota::{Direction, Quota, Spliced};
 
 /// The bytes that a connection has moved so far, from the sandbox's side.
 #[derive(Debug, Default)]
@@ -48,6 +48,11 @@ impl Meter {
             sleep(rest).await;
         }
         if quota.is_used_up() { Err(UsedUp) } else { Ok(()) }
+    }
+
+    /// A place among those of the tenant's streams that have pipes, of `most` in a service. `None`: all are taken.
+    pub(crate) fn splice(&self, most: usize) -> Option<Spliced> {
+        self.quota.as_ref().map_or_else(|| Some(Spliced::default()), |(quota, _)| quota.splice(most))
     }
 
     /// How much may be moved before it is counted, `most` at most.

@@ -9,7 +9,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use netbox_config::TenantLimits;
@@ -104,6 +104,8 @@ pub struct Quota {
     /// Connections that are open.
     open: AtomicU64,
     clients: Clients,
+    /// Streams that have a pipe.
+    spliced: AtomicUsize,
     /// Bytes that were moved, in each direction.
     moved: [AtomicU64; 2],
     /// DNS queries.
@@ -127,6 +129,7 @@ impl Default for Quota {
             dns_queries: Pace::default(),
             open: AtomicU64::new(0),
             clients: Clients::default(),
+            spliced: AtomicUsize::new(0),
             moved: Default::default(),
             asked: AtomicU64::new(0),
             reached: Default::default(),
@@ -282,6 +285,19 @@ impl Quota {
         rates.fold(most, |most, rate| usize::try_from(rate / 4).unwrap_or(usize::MAX).clamp(1, most))
     }
 
+    /// A place among the streams that have pipes, of which a tenant beside others, or a user with all sandboxes, has so many at
+    /// most. `None`: all are taken.
+    pub(crate) fn splice(self: &Arc<Self>, most: usize) -> Option<Spliced> {
+        if !self.share.as_ref().is_some_and(|share| share.is_beside_others()) {
+            return Some(Spliced(None));
+        }
+        let whose = self.user.as_ref().unwrap_or(self);
+        let taken = whose.spliced.fetch_add(1, Ordering::Relaxed);
+        // Given back with it, if it is one too many.
+        let place = Spliced(Some(Arc::clone(whose)));
+        (taken < most).then_some(place)
+    }
+
     fn and_user(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(self.user.as_deref())
     }
@@ -307,6 +323,18 @@ impl Quota {
 
     fn note_of_user(&self, fine: bool, bound: Bound) -> bool {
         note(&self.reached_of_user, fine, bound)
+    }
+}
+
+/// A stream has a pipe, until this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Spliced(Option<Arc<Quota>>);
+
+impl Drop for Spliced {
+    fn drop(&mut self) {
+        if let Some(quota) = &self.0 {
+            quota.spliced.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -380,6 +408,24 @@ mod tests {
         assert!(Bound::ALL.iter().all(|bound| one.reached(*bound) + other.reached(*bound) == 0), "not their own");
         user.set(&TenantLimits::default());
         assert!(!one.is_used_up() && one.has_room_beside(5, 100) && one.connected().is_none());
+    }
+
+    #[test]
+    fn a_tenant_leaves_pipes_to_the_others() {
+        let alone = Arc::new(Quota::default());
+        let places: Vec<_> = (0..10).map_while(|_| alone.splice(2)).collect();
+        assert_eq!(places.len(), 10, "nobody shares them");
+        let room = crate::share::Room::of_process(1000);
+        room.keep_some(true);
+        let user = Arc::new(Quota::of(room.share(1)));
+        let [one, other] = [(); 2].map(|()| Arc::new(Quota::within(Arc::clone(&user))));
+        let place = one.splice(2);
+        let more = other.splice(2);
+        assert!(place.is_some() && more.is_some() && one.splice(2).is_none() && other.splice(2).is_none());
+        drop(place);
+        assert!(other.splice(2).is_some());
+        let role = Arc::new(Quota::of(room.share(1)));
+        assert!(role.splice(2).is_some(), "another tenant's");
     }
 
     #[test]

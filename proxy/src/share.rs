@@ -59,6 +59,11 @@ pub struct Share {
 }
 
 impl Share {
+    /// Whether others may come.
+    pub(crate) fn is_beside_others(&self) -> bool {
+        self.room.keeps_some.load(Ordering::Relaxed)
+    }
+
     /// Whether so many more may be opened.
     pub(crate) fn has_room_for(&self, more: u64) -> bool {
         let own = self.taken.load(Ordering::Relaxed) + more;

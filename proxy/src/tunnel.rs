@@ -6,7 +6,7 @@
 //! other side does not take; a quiet one holds neither that nor a pipe. Once it is a stream ([`BUSY`] bytes without a pause) it gets a pipe, and bytes move by splice(2): from the
 //! socket's queue to the pipe to the other socket's queue, pages and not copies. Pipes are a shared good: Linux shrinks
 //! those of an unprivileged user after the first 1,024 (`/proc/sys/fs/pipe-user-pages-soft`, in pages), so at most
-//! [`PIPES`] are in use, a pause gives one back, and whoever gets none goes on copying.
+//! [`PIPES`] are in use, [`OF_A_TENANT`] by one tenant of a service, a pause gives one back, and whoever gets none goes on copying.
 //!
 //! The end of one direction is passed on as a half-close, and the other goes on. A reset of one side resets the other.
 
@@ -29,6 +29,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 
 use crate::meter::{Counts, Meter, UsedUp};
+use crate::quota::Spliced;
 use crate::socket::{self, Connection};
 use crate::stream::Stream;
 
@@ -57,6 +58,10 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// pipes (16,384 pages). Fewer and larger ones move more: each wake-up then moves what has come meanwhile.
 const PIPES: usize = 16;
 const PIPE_SIZE: i32 = 1024 * 1024;
+
+/// How many of them one tenant of a service has at most: a stream that its reader holds up keeps its own for as long. Whoever
+/// gets none is not slower for that, as turns are counted in bytes, but costs more of the processor.
+const OF_A_TENANT: usize = PIPES / 2;
 
 /// A smaller pipe is slower than copying.
 const LEAST_PIPE_SIZE: i32 = 64 * 1024;
@@ -298,7 +303,7 @@ impl<'a> Pump<'a> {
             if run >= BUSY
                 && self.left > BUSY
                 && let (Some(from), Some(to)) = (self.from.plain(), self.to.plain())
-                && let Some(pipe) = Pipe::acquire()
+                && let Some(pipe) = Pipe::acquire(self.moved)
             {
                 return Ok(Copied::Busy(Pages { from, to, pipe }));
             }
@@ -410,25 +415,27 @@ struct Pipe {
     reader: OwnedFd,
     writer: OwnedFd,
     size: usize,
+    _place: Spliced,
 }
 
 impl Pipe {
-    /// A pipe that is worth it, or none.
-    fn acquire() -> Option<Self> {
+    /// A pipe that is worth it, for bytes that are counted there, or none.
+    fn acquire(moved: &Meter) -> Option<Self> {
+        let place = moved.splice(OF_A_TENANT)?;
         let taken = PIPES_IN_USE.fetch_add(1, Ordering::Relaxed);
-        let pipe = if taken < PIPES { Self::open() } else { None };
+        let pipe = if taken < PIPES { Self::open(place) } else { None };
         if pipe.is_none() {
             PIPES_IN_USE.fetch_sub(1, Ordering::Relaxed);
         }
         pipe
     }
 
-    fn open() -> Option<Self> {
+    fn open(place: Spliced) -> Option<Self> {
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).ok()?;
         // Over the user's limit this fails, and the pipe keeps the size that it has.
         let _ = fcntl(&writer, FcntlArg::F_SETPIPE_SZ(PIPE_SIZE));
         let size = fcntl(&writer, FcntlArg::F_GETPIPE_SZ).ok().filter(|size| *size >= LEAST_PIPE_SIZE)?;
-        Some(Self { reader, writer, size: usize::try_from(size).ok()? })
+        Some(Self { reader, writer, size: usize::try_from(size).ok()?, _place: place })
     }
 }
 

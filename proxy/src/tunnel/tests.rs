@@ -240,7 +240,8 @@ async fn a_stream_is_spliced_and_a_pause_gives_its_pipe_back() {
 #[test]
 fn there_are_only_so_many_pipes_and_each_is_worth_it() {
     let _alone = COUNTING_PIPES.blocking_lock();
-    let pipes: Vec<Pipe> = std::iter::from_fn(Pipe::acquire).collect();
+    let moved = Meter::default();
+    let pipes: Vec<Pipe> = std::iter::from_fn(|| Pipe::acquire(&moved)).collect();
     assert!(pipes.len() <= PIPES);
     assert!(pipes.iter().all(|pipe| pipe.size >= usize::try_from(LEAST_PIPE_SIZE).unwrap()));
 }

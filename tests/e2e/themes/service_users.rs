@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::thread;
 
+use nix::sys::signal::Signal;
 use nix::sys::socket::{Shutdown, shutdown};
 
 use crate::control::{Cell, Control, request};
@@ -22,6 +23,7 @@ tests![of root:
     a_socket_for_nobody_else_is_closed_to_others needs [SETPRIV],
     a_listener_that_is_made_to_wait_holds_up_its_own_user_alone needs [CURL],
     a_greedy_user_leaves_descriptors_to_the_others needs [CURL, PRLIMIT],
+    what_a_user_had_is_taken_away_and_given_back needs [],
 ];
 
 /// `netbox run --via` by another user, who asks for every host.
@@ -156,5 +158,39 @@ fn a_greedy_user_leaves_descriptors_to_the_others(world: &World) {
     drop((cells, leases));
     let again = || attach(&Cell::new()).1["type"] == "granted";
     assert!(eventually(again), "what was given back can be had");
+    service.stop().exits_with(0);
+}
+
+fn what_a_user_had_is_taken_away_and_given_back(world: &World) {
+    let host = world.zone().host("user-revoked");
+    let uid = test_user().uid.as_raw();
+    let file = world.fresh_path("files").with_extension("toml");
+    let write = |user: u32| {
+        fs::write(&file, format!("[service.user.{user}]\nceiling = [\"{}\"]\n", host.name)).expect("own folder");
+    };
+    write(uid);
+    let service = Service::start(world, &["--config", &file.to_string_lossy()]);
+    let cell = Cell::new();
+    let (mut control, answer) = cell.attach_by(world, Control::connect_as(&service, uid), &[&host.name]);
+    assert_eq!(answer["type"], "granted", "{answer}");
+    let ask = || {
+        let mut stream = cell.connect().expect("it listens");
+        request(&mut stream, &host.name, "/").expect("an answer").0
+    };
+    assert_eq!(ask(), 200);
+    let reload = || {
+        service.running().signal(Signal::SIGHUP);
+        service.running().wait_for_stderr("read anew; ");
+    };
+    write(uid + 1);
+    reload();
+    let told = control.answer();
+    assert_eq!((&told["type"], ask()), (&"revoked".into(), 403), "{told}");
+    assert!(told["text"].as_str().is_some_and(|text| text.contains("has nothing for uid")), "{told}");
+    write(uid);
+    reload();
+    let told = control.answer();
+    assert_eq!((&told["type"], &told["policy"]), (&"granted".into(), &answer["policy"]), "{told}");
+    assert_eq!(ask(), 200);
     service.stop().exits_with(0);
 }
