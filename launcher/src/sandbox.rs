@@ -406,11 +406,14 @@ impl Sandbox {
             _ => Outcome::Lost,
         };
         // While pid 1, and all that is left of the sandbox, comes to its end.
-        if let Some(supervision) = self.supervision.take() {
-            self.costs.add_text(supervision.costs());
-        }
+        let arrival = self.supervision.take().map(|supervision| supervision.arrival());
         self.watch.iter_mut().for_each(Watch::stop);
         self.init.reap();
+        let outcome = match (outcome, &arrival) {
+            (Outcome::Failed(failure), Some(arrival)) => Outcome::Failed(arrival.fault().unwrap_or(failure)),
+            (outcome, _) => outcome,
+        };
+        self.costs.add_text(arrival.as_ref().map_or("", |arrival| arrival.costs()));
         let replaced = self.watch.take().map(|mut watch| watch.finish()).unwrap_or_default();
         if let Some(relays) = self.relays.take() {
             relays.drain();

@@ -144,8 +144,25 @@ pub(crate) struct Supervision {
     pool: Arc<Pool>,
     /// To the first thread.
     briefing: Sender<Briefing>,
-    /// What the command's process took for its own walls, as it travels.
-    costs: Arc<OnceLock<String>>,
+    arrival: Arc<Arrival>,
+}
+
+/// What came of the command's listener: what its process took for its own walls, as it travels; or why the listener could not
+/// be received. Set once nothing more can come.
+#[derive(Default)]
+pub(crate) struct Arrival(OnceLock<nix::Result<String>>);
+
+impl Arrival {
+    /// What the command's process took; nothing before its walls stand.
+    pub(crate) fn costs(&self) -> &str {
+        self.0.get().and_then(|arrived| arrived.as_deref().ok()).unwrap_or_default()
+    }
+
+    /// Why the listener was lost, if it was: the command's process knows only that nobody answers it. To be asked when pid 1
+    /// has ended, so that nothing more comes.
+    pub(crate) fn fault(&self) -> Option<Failure> {
+        self.0.wait().as_ref().err().map(|errno| Failure::new(Step::UnixSockets, *errno, "the listener of the command"))
+    }
 }
 
 /// What the answers follow from.
@@ -166,23 +183,26 @@ impl Supervision {
         let pool = Arc::new(Pool::default());
         let waiting = Arc::clone(&pool);
         let (briefing, briefed) = mpsc::channel::<Briefing>();
-        let costs = Arc::new(OnceLock::new());
-        let told = Arc::clone(&costs);
+        let arrival = Arc::new(Arrival::default());
+        let told = Arc::clone(&arrival);
         let begin = move || {
-            // Otherwise the command was never made, or may not run.
-            let Some((listener, costs)) = receive_listener(&channel) else { return };
-            let _ = told.set(costs);
-            if let Ok(briefing) = briefed.recv() {
+            let (listener, arrived) = match receive_listener(&channel) {
+                Ok((listener, costs)) => (listener, Ok(costs)),
+                Err(errno) => (None, Err(errno)),
+            };
+            let _ = told.0.set(arrived);
+            // Without one, the command was never made, or may not run.
+            if let (Some(listener), Ok(briefing)) = (listener, briefed.recv()) {
                 waiting.run(Arc::new((Listener::new(listener), Supervisor::new(briefing, channel))));
             }
         };
         thread::Builder::new().name("supervisor".into()).spawn(begin).at(step, "a thread")?;
-        Ok(Supervision { pool, briefing, costs })
+        Ok(Supervision { pool, briefing, arrival })
     }
 
-    /// What the command's process took for its own walls; nothing before they stand.
-    pub(crate) fn costs(&self) -> &str {
-        self.costs.get().map_or("", String::as_str)
+    /// See there.
+    pub(crate) fn arrival(&self) -> Arc<Arrival> {
+        Arc::clone(&self.arrival)
     }
 
     /// Has calls answered from now on, once. `inside`: a socket of the sandbox's network.
@@ -204,11 +224,15 @@ impl Drop for Supervision {
     }
 }
 
-/// With what the command's process took.
-fn receive_listener(channel: &Channel) -> Option<(OwnedFd, String)> {
-    match channel.next_report() {
-        Ok(Some((Report::Listener(costs), descriptors))) => Some((descriptors.into_iter().next()?, costs)),
-        _ => None,
+/// With what the command's process took. No listener where none was sent.
+fn receive_listener(channel: &Channel) -> nix::Result<(Option<OwnedFd>, String)> {
+    match channel.next_report()? {
+        Some((Report::Listener(costs), descriptors)) => {
+            // It was sent, and this process may have no more of them.
+            let listener = descriptors.into_iter().next().ok_or(Errno::EMFILE)?;
+            Ok((Some(listener), costs))
+        }
+        _ => Ok((None, String::new())),
     }
 }
 
