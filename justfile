@@ -42,7 +42,8 @@ reference:
     NETBOX_WRITE_REFERENCE=1 cargo test --bin netbox reference
     NETBOX_WRITE_REFERENCE=1 cargo test --test e2e -- platforms
 
-# Start time against bwrap, throughput against a direct connection, tunnels against squid and tinyproxy, long policies
+# Start time against bwrap, throughput against a direct connection, tunnels against squid and tinyproxy, a thousand sandboxes
+# of one service, long policies
 bench:
     cargo bench --bench start
     cargo bench --bench attach
@@ -51,6 +52,10 @@ bench:
     cargo bench --bench tunnels
     cargo bench --bench crowd
     cargo bench --bench policy
+
+# The shared service at full load for MINUTES: nothing is lost, and it stays as large as it is
+soak MINUTES="20":
+    tests/soak --minutes {{MINUTES}}
 
 # Everything, as the CI does it
 ci:

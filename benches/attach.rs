@@ -36,7 +36,7 @@ fn main() {
         panic!("`unshare` (util-linux): {error}");
     }
     let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
-    let (_quiet, quiet_socket) = start(folders[0].path());
+    let (quiet, quiet_socket) = start(folders[0].path());
     let (service, socket) = start(folders[1].path());
     let before = rss(&service);
     let sandboxes: Vec<_> = (0..SANDBOXES).map(Sandbox::new).collect();
@@ -52,10 +52,13 @@ fn main() {
     let one = Sandbox::new(0);
     leases.push(one.attach(&quiet_socket).1);
     let [mut alone, mut crowded] = [Vec::new(), Vec::new()];
+    let used = [&quiet, &service].map(processor);
     for _ in 0..ROUNDS {
         alone.push(requests(&one));
         crowded.push(requests(&sandboxes[0]));
     }
+    let used = [processor(&quiet) - used[0], processor(&service) - used[1]];
+    let [alone_used, crowded_used] = used.map(|used| used / u32::try_from(ROUNDS * REQUESTS).expect("few"));
     let [alone, crowded] = [alone, crowded].map(|mut times| {
         times.sort();
         times[times.len() / 2]
@@ -70,6 +73,10 @@ fn main() {
     println!("  a service with one sandbox       {:6.3} ms", millis(alone));
     println!("  one with {SANDBOXES}                    {:6.3} ms", millis(crowded));
     println!("  the one / the other              {:6.2}", crowded.as_secs_f64() / alone.as_secs_f64());
+    println!("the same in time of the processor that the service takes");
+    println!("  a service with one sandbox       {:6.3} ms", millis(alone_used));
+    println!("  one with {SANDBOXES}                    {:6.3} ms", millis(crowded_used));
+    println!("  the one / the other              {:6.2}", crowded_used.as_secs_f64() / alone_used.as_secs_f64());
     drop(leases);
 }
 
@@ -101,6 +108,16 @@ fn rss(service: &Service) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", service.0.id())).expect("a child's status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+/// What its threads have used, as the scheduler counts it.
+fn processor(service: &Service) -> Duration {
+    let threads = fs::read_dir(format!("/proc/{}/task", service.0.id())).expect("a child's threads");
+    let nanoseconds = |thread: std::io::Result<fs::DirEntry>| -> Option<u64> {
+        // A thread may just have ended.
+        fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?.split(' ').next()?.parse().ok()
+    };
+    Duration::from_nanos(threads.filter_map(nanoseconds).sum())
 }
 
 struct Sandbox {

@@ -14,6 +14,7 @@
 //!    as before they came, and nobody is carried.
 
 mod load;
+mod words;
 
 use std::env;
 use std::fmt::Write as _;

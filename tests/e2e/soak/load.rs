@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,6 +20,8 @@ use crate::service::Service;
 use crate::world::World;
 use crate::zone::Host;
 
+use super::words::{connect_to, echo, established, expect, is, is_page, patient, rule, socks5, status, tunnel};
+
 /// How many threads of each kind there are.
 const FOR_CELLS: usize = 6;
 const PLAIN: usize = 4;
@@ -32,14 +34,8 @@ const IDLE_TIME: Duration = Duration::from_secs(20);
 /// Of so many visits of a sandbox, one ends with a new attachment.
 const VISITS: usize = 4;
 
-/// The port of the server that sends back what it gets.
-const ECHO: u16 = 9000;
-
 /// How often the policy is read anew.
 const RELOAD: Duration = Duration::from_secs(5);
-
-/// No answer takes longer.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Failures that are told one by one.
 const TOLD: usize = 20;
@@ -334,79 +330,4 @@ fn lease(sandbox: &Attached) -> std::sync::MutexGuard<'_, Option<Control>> {
 /// So long, but not beyond the deadline.
 fn rest(time: Duration, deadline: Instant) {
     thread::sleep(time.min(deadline.saturating_duration_since(Instant::now())));
-}
-
-/// Pages, and the echo.
-fn rule(host: &Host) -> String {
-    format!("{}:80,{ECHO}", host.name)
-}
-
-fn connect_to(host: &Host) -> String {
-    let target = host.port(ECHO);
-    format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n")
-}
-
-fn patient(stream: TcpStream) -> io::Result<TcpStream> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    Ok(stream)
-}
-
-fn expect(holds: bool, otherwise: impl FnOnce() -> String) -> io::Result<()> {
-    if holds { Ok(()) } else { Err(io::Error::other(otherwise())) }
-}
-
-fn is(answer: io::Result<(u16, String)>, wanted: u16) -> io::Result<()> {
-    let (status, body) = answer?;
-    expect(status == wanted, || format!("{status} {body}"))
-}
-
-fn is_page(stream: &mut TcpStream, host: &Host) -> io::Result<()> {
-    let (status, body) = request(stream, &host.name, "/page")?;
-    expect(status == 200 && body.starts_with(&format!("hello {} GET /page", host.name)), || format!("{status} {body}"))
-}
-
-/// Sends a request, and gives the status of the answer, whose head is read and no more.
-fn status(stream: &mut TcpStream, request: &str) -> io::Result<u16> {
-    stream.write_all(request.as_bytes())?;
-    let (mut head, mut byte) = (Vec::new(), [0]);
-    while !head.ends_with(b"\r\n\r\n") {
-        stream.read_exact(&mut byte)?;
-        head.push(byte[0]);
-    }
-    let status = head.get(9..12).and_then(|status| std::str::from_utf8(status).ok()?.parse().ok());
-    status.ok_or_else(|| io::Error::other(String::from_utf8_lossy(&head).into_owned()))
-}
-
-fn established(mut stream: TcpStream, host: &Host) -> io::Result<TcpStream> {
-    let status = status(&mut stream, &connect_to(host))?;
-    expect(status == 200, || status.to_string())?;
-    Ok(stream)
-}
-
-/// A tunnel to the echo of this host.
-fn tunnel(proxy: &str, host: &Host) -> io::Result<TcpStream> {
-    established(patient(TcpStream::connect(proxy)?)?, host)
-}
-
-/// The same by SOCKS5 (RFC 1928), which has to be answered with this code.
-fn socks5(proxy: &str, host: &Host, code: u8) -> io::Result<TcpStream> {
-    let mut stream = patient(TcpStream::connect(proxy)?)?;
-    stream.write_all(&[5, 1, 0])?;
-    let mut chosen = [0; 2];
-    stream.read_exact(&mut chosen)?;
-    let length = u8::try_from(host.name.len()).map_err(io::Error::other)?;
-    stream.write_all(&[&[5, 1, 0, 3, length], host.name.as_bytes(), &ECHO.to_be_bytes()].concat())?;
-    let mut reply = [0; 10];
-    stream.read_exact(&mut reply)?;
-    expect(reply[1] == code, || format!("{reply:?}"))?;
-    Ok(stream)
-}
-
-/// What is sent comes back.
-fn echo(mut stream: impl Read + Write, bytes: &[u8]) -> io::Result<()> {
-    stream.write_all(bytes)?;
-    let mut back = vec![0; bytes.len()];
-    stream.read_exact(&mut back)?;
-    expect(back == bytes, || "other bytes came back".to_owned())
 }
