@@ -152,14 +152,16 @@ impl Sandbox {
             "session": format!("{:032x}", self.number),
             "argv0": "bench",
             "policy": { "mode": "allowlist", "ech": "allow", "allow": rules },
-            "descriptors": ["explicit", "capture", "capture", "dns-tcp", "dns-udp", "dns-udp"],
+            "descriptors": ["explicit", "capture", "capture", "dns-tcp", "dns-udp", "dns-udp", "user-namespace"],
             "events": false,
             "first_id": 1,
             "names": { "listed": 0, "refused": 0 },
         });
         let (hello, request) = (frame(r#"{"v":1,"what":"attach"}"#), frame(&request.to_string()));
         let tcp = self.tcp.iter().map(AsRawFd::as_raw_fd);
-        let descriptors: Vec<RawFd> = tcp.chain(self.udp.iter().map(AsRawFd::as_raw_fd)).collect();
+        let namespace = File::open("/proc/self/ns/user").expect("the own user namespace");
+        let descriptors: Vec<RawFd> =
+            tcp.chain(self.udp.iter().map(AsRawFd::as_raw_fd)).chain([namespace.as_raw_fd()]).collect();
         let start = Instant::now();
         let mut control = UnixStream::connect(socket).expect("the service listens");
         control.set_read_timeout(Some(PATIENCE)).expect("a timeout above zero");

@@ -1,5 +1,5 @@
-//! What a tunnel through `netbox proxy serve` costs: bytes of one and the processor's time for them, and new ones per second
-//! and how long the slowest take, against direct connections and against squid and tinyproxy where they are installed; and what it costs to look at first bytes, against rules that
+//! What a tunnel through `netbox proxy serve` costs: bytes of one and the processor's time for them, and new ones per second,
+//! the processor's time for each, and how long the slowest take, against direct connections and against squid and tinyproxy where they are installed; and what it costs to look at first bytes, against rules that
 //! let them pass unseen and against another netbox, if `NETBOX_BASELINE` names one. In one interleaved run.
 //!
 //! `cargo bench --bench tunnels`. Servers, proxies and clients live in a network namespace of the bench's own, on its
@@ -83,6 +83,7 @@ async fn compare() {
             println!("new tunnels per second{what}, {clients} at once, median of {RATE_ROUNDS}");
             let mut rates: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
             let mut times: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
+            let before: Vec<_> = ways.iter().map(used).collect();
             for _ in 0..RATE_ROUNDS {
                 for ((rates, times), way) in rates.iter_mut().zip(&mut times).zip(&ways) {
                     let (rate, took) = tunnels(way, clients, is_hello).await;
@@ -91,6 +92,12 @@ async fn compare() {
                 }
             }
             print(&ways, rates);
+            println!("  microseconds of processor that the proxy takes for each");
+            for ((way, before), times) in ways.iter().zip(before).zip(&times) {
+                if let (Some(before), Some(after)) = (before, used(way)) {
+                    println!("  {:10} {:9.0}", way.name, (after - before) / times.len() as f64 * 1e6);
+                }
+            }
             println!("  milliseconds that a tunnel takes with its first answer, median and of 99 in 100 at most");
             for (way, mut times) in ways.iter().zip(times) {
                 times.sort_by(f64::total_cmp);

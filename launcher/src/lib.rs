@@ -53,6 +53,7 @@ pub use network::{EXPLICIT_PORT, Listeners, MAX_CAUGHT_PORTS, MAX_HOST_PORTS, OW
 pub use protection::{Protected, Replaced};
 pub use sandbox::{Embryo, News, Outcome, Sandbox};
 pub use supervisor::{AllowedSocket, Caller, Identity, Judge, Made};
+pub use sys::memory::give_back_free_memory;
 
 /// Makes this process look names up exactly as they are written, without the host's search list.
 ///

@@ -75,9 +75,12 @@ pub(crate) fn handle(
             _ => return None,
         }
         match client.buffer.first() {
-            Some(&socks5::VERSION) => socks5::serve(session, door, client, flow).await,
+            // In boxes, so that a connection that has said nothing yet does not pay for their size.
+            Some(&socks5::VERSION) => Box::pin(socks5::serve(session, door, client, flow)).await,
             // Servers skip empty lines before a request (RFC 9112 §2.2).
-            Some(&byte) if is_token(byte) || byte == b'\r' => requests::serve(session, door, client, flow).await,
+            Some(&byte) if is_token(byte) || byte == b'\r' => {
+                Box::pin(requests::serve(session, door, client, flow)).await
+            }
             first => {
                 let foreign = matches!(first, Some(&(SOCKS4 | TLS)));
                 refused(

@@ -9,6 +9,7 @@
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use netbox_config::service::TenantLimits;
 use netbox_proxy::Session;
@@ -27,6 +28,9 @@ use super::{Fault, audit};
 use crate::cli::ServeArguments;
 use crate::policy::Refused;
 use crate::say::{self, Voice};
+
+/// How often memory that is free is given back to the kernel.
+const LULL: Duration = Duration::from_secs(30);
 
 /// The signals that a service acts on.
 pub struct Signals {
@@ -90,6 +94,7 @@ impl Operation<'_> {
             watchdog.set_missed_tick_behavior(MissedTickBehavior::Skip);
             watchdog
         });
+        let mut lull = interval(LULL);
         loop {
             tokio::select! {
                 told = signals.next() => match told {
@@ -98,6 +103,8 @@ impl Operation<'_> {
                     Told::Rotate => self.rotate(),
                 },
                 () = tick(&mut watchdog) => self.notify.alive(&self.service.line()),
+                // What a rush of connections has taken: the allocator would keep it for ever.
+                _ = lull.tick() => netbox_launcher::give_back_free_memory(),
                 Some(request) = self.requests.recv() => match request {
                     Request::Reload(reply) => drop(reply.send(self.reload().await)),
                     Request::Drain(reply) => {
@@ -194,6 +201,8 @@ impl Operation<'_> {
                     Told::Reload => {}
                 },
                 () = tick(&mut watchdog) => self.notify.alive(&self.service.line()),
+                // What a rush of connections has taken: the allocator would keep it for ever.
+                _ = lull.tick() => netbox_launcher::give_back_free_memory(),
                 Some(request) = self.requests.recv() => match request {
                     Request::Reload(reply) => drop(reply.send(Err("the service ends".to_owned()))),
                     Request::Drain(reply) => drop(reply.send(self.begin_to_end())),

@@ -1,6 +1,7 @@
 //! The system calls that no safe wrapper covers. All `unsafe` of the launcher is in this folder, each with its reason.
 
 pub(crate) mod credentials;
+pub(crate) mod memory;
 pub(crate) mod mount;
 pub(crate) mod process;
 pub(crate) mod seccomp;
