@@ -201,8 +201,6 @@ impl Operation<'_> {
                     Told::Reload => {}
                 },
                 () = tick(&mut watchdog) => self.notify.alive(&self.service.line()),
-                // What a rush of connections has taken: the allocator would keep it for ever.
-                _ = lull.tick() => netbox_launcher::give_back_free_memory(),
                 Some(request) = self.requests.recv() => match request {
                     Request::Reload(reply) => drop(reply.send(Err("the service ends".to_owned()))),
                     Request::Drain(reply) => drop(reply.send(self.begin_to_end())),

@@ -42,8 +42,8 @@ static LARGE_IN_USE: Semaphore = Semaphore::const_new(HOLD_LARGE);
 const BUSY: u64 = 512 * 1024;
 
 /// After how many bytes it is others' turn, whose connections the same thread carries, and as how many a step counts at least.
-const TURN: usize = 1024 * 1024;
-const STEP: usize = 16 * 1024;
+const TURN: usize = 8 * 1024 * 1024;
+const STEP: usize = 64 * 1024;
 
 /// What counts as a pause, after which a direction gives back what it holds.
 const PAUSE: Duration = Duration::from_millis(500);

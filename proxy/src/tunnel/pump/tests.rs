@@ -114,7 +114,7 @@ async fn a_pump_takes_no_more_than_its_limit() {
 
 #[tokio::test]
 async fn a_fast_stream_leaves_others_their_turns() {
-    let bytes = 64 * TURN;
+    let bytes = 16 * TURN;
     let (source, from) = pair().await;
     let (to, sink) = pair().await;
     let blocking = |stream: TcpStream| {
