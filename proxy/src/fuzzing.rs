@@ -16,7 +16,8 @@ use crate::http::head::{HeadScan, Lines};
 use crate::http::request::{Authority, Form, RequestHead};
 use crate::http::response::ResponseHead;
 use crate::service::credentials::Proof;
-use crate::service::wire::{Attach, Decoder, LONGEST, LONGEST_ATTACH, Said, encode};
+use crate::service::frames::{Decoder, encode};
+use crate::service::wire::{Attach, LONGEST, LONGEST_ATTACH, Said};
 
 /// What was made of a request.
 #[derive(Debug)]

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use netbox_launcher::peer;
 use netbox_proxy::service::channel::{Receiver, Sender};
+use netbox_proxy::service::frames::encode;
 use netbox_proxy::service::status::Status;
-use netbox_proxy::service::wire::{Hello, LONGEST_ATTACH, Told, VERSION, What, encode};
+use netbox_proxy::service::wire::{Hello, LONGEST_ATTACH, Told, VERSION, What};
 use tokio::runtime;
 use tokio::time::timeout;
 

@@ -12,6 +12,9 @@
 //! 5. **Carry** ([`lanes`]): this user's own sandboxes on the runtime of the service; every other user's on a thread of that
 //!    user's alone, since whoever hands a listener over can have it hold up the thread that accepts on it.
 
+mod counted;
+mod host;
+
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
@@ -19,47 +22,40 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use netbox_config::{AskedPolicy, Granted, Policy};
+use netbox_config::{Granted, Policy};
 use netbox_launcher::peer::{self, Namespace};
-use netbox_proxy::events::{Events, Outlet, Relay, SessionId, Start};
-use netbox_proxy::facts::{Facts, Listening};
-use netbox_proxy::quota::Quota;
-use netbox_proxy::service::attach::{self, Host, Lane, Peer, REQUEST_DEADLINE, UserNamespace};
+use netbox_proxy::Outer;
+use netbox_proxy::events::Events;
+use netbox_proxy::facts::Listening;
+use netbox_proxy::service::attach::{self, REQUEST_DEADLINE};
 use netbox_proxy::service::channel::{self, ChannelError, Receiver, Sender};
+use netbox_proxy::service::frames::encode;
 use netbox_proxy::service::handed::Networks;
-use netbox_proxy::service::registry::{Asking, Registry, Tenant};
+use netbox_proxy::service::host::{Host, Peer, UserNamespace};
+use netbox_proxy::service::registry::{Asking, Tenant};
 use netbox_proxy::service::wire::What::{Attach, Drain, Reload, Status, Watch};
-use netbox_proxy::service::wire::{LONGEST, Refused, RefusedFor, Told, What, encode};
-use netbox_proxy::share::Held;
-use netbox_proxy::{Listeners, Outer, Session};
+use netbox_proxy::service::wire::{LONGEST, Refused, RefusedFor, Told, What};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, block_in_place};
 use tokio::time::{sleep, timeout};
 
+use counted::{Count, Counted};
+
 use super::grants::Grants;
 use super::lanes::Lanes;
 use super::service::Service;
 use super::socket::ControlSocket;
 use super::telling::TellingOfUsers;
+use crate::outer;
 use crate::say::{self, Voice};
-use crate::{outer, session};
-
-/// How many control connections a user may have.
-const MOST_OF_A_USER: usize = 4096;
-
-/// How many of them may not have said yet what they want.
-const MOST_SILENT_OF_A_USER: usize = 64;
 
 /// How long nothing is accepted after an error that would come again at once, such as no descriptor left.
 const REST: Duration = Duration::from_millis(50);
 
 /// How often whoever watches is told.
 const WATCH: Duration = Duration::from_secs(1);
-
-/// Of all descriptors, one sandbox's connections may take this part.
-const PART_OF_A_SANDBOX: u64 = 8;
 
 /// The service, for those who connect to its socket.
 pub struct Control {
@@ -82,13 +78,6 @@ pub struct Control {
     /// The netbox that the service itself runs in, if it does.
     outer: Option<Outer>,
     voice: Voice,
-}
-
-/// The control connections of a user.
-#[derive(Clone, Copy, Debug, Default)]
-struct Count {
-    all: usize,
-    silent: usize,
 }
 
 impl Control {
@@ -333,140 +322,7 @@ impl Control {
     }
 }
 
-impl Host for Control {
-    fn networks(&self) -> Networks {
-        self.networks
-    }
-
-    fn registry(&self) -> &Registry {
-        self.service.registry()
-    }
-
-    fn generation(&self) -> u64 {
-        self.generation.load(Ordering::SeqCst)
-    }
-
-    fn joined(&self, tenant: &Tenant, generation: u64) {
-        if self.generation() != generation {
-            self.grant_again(tenant);
-        }
-        let Tenant { asked: Some(Asking { peer, .. }), session, name, .. } = tenant else { return };
-        // Here alone: the client tells its own beginning.
-        let policy = session.policy();
-        let start = Start {
-            argv0: name.clone(),
-            mode: policy.mode(),
-            policy: policy.digest(),
-            walls: vec!["proxy".to_owned()],
-            doors: Vec::new(),
-            pid: peer.pid.unsigned_abs(),
-        };
-        let here = self.outlets(peer, session.events.session());
-        Events::told_to(here, session.events.session(), 0).attached(&start, peer.uid);
-        if self.service.is_draining() {
-            session.drain();
-        }
-    }
-
-    fn is_own_user_namespace(&self, handle: &OwnedFd) -> bool {
-        Namespace::of_handle(handle).is_ok_and(|namespace| namespace == self.user_namespace)
-    }
-
-    fn grant(&self, peer: &Peer, asked: &AskedPolicy) -> Result<Granted, Refused> {
-        // Names may have to be looked up in a directory.
-        let held = block_in_place(|| self.grants().held(peer))?;
-        let granted = asked.grant(std::slice::from_ref(&held.bound));
-        granted.map_err(|error| Refused::new(RefusedFor::Malformed, error.to_string()))
-    }
-
-    fn session(&self, peer: &Peer, policy: Arc<Policy>, events: Events, listeners: &Listeners) -> Session {
-        let caught_ports = listeners.caught_ports();
-        let inside = netbox_launcher::own_addresses(caught_ports.as_deref().unwrap_or_default());
-        let facts = Facts::new([listeners.addresses(), inside, outer::doors(self.outer)].concat())
-            .beside(self.listening.clone());
-        let (mut names, user) = (session::names(policy), self.service.registry().user(peer.uid));
-        names.quota = Arc::new(Quota::within(Arc::clone(&user)));
-        let mut session = Session::new(Arc::new(names), events, facts);
-        session.caught_ports = caught_ports;
-        session.outer = self.outer;
-        let descriptors = netbox_launcher::descriptor_limit() / PART_OF_A_SANDBOX;
-        session.limits = session.limits.with_room_for(session.limits.connections, descriptors);
-        if let Ok(held) = self.grants().held(peer) {
-            session.quota().set(&held.limits);
-            user.set(&held.user_limits);
-        }
-        session
-    }
-
-    fn outlets(&self, _peer: &Peer, _session: SessionId) -> Vec<Arc<dyn Outlet>> {
-        match self.events.are_written() {
-            true => vec![Arc::new(Relay::new(&self.events))],
-            false => Vec::new(),
-        }
-    }
-
-    fn ends(&self) -> watch::Receiver<bool> {
-        self.stop.subscribe()
-    }
-
-    fn lane(&self, peer: &Peer) -> Result<Lane, Refused> {
-        self.lanes.of(peer.uid, self.own_uid)
-    }
-}
-
 /// Tells it, if it is read in time.
 async fn tell(sender: &Sender, told: &Told) -> bool {
     matches!(timeout(attach::LAST_WORD_DEADLINE, sender.send(&encode(told))).await, Ok(Ok(())))
-}
-
-/// A place among the control connections of a user, until it is dropped.
-struct Counted<'a> {
-    control: &'a Control,
-    uid: u32,
-    is_silent: bool,
-    _descriptor: Held,
-}
-
-impl<'a> Counted<'a> {
-    fn enter(control: &'a Control, uid: u32) -> Result<Self, Refused> {
-        let user = control.service.registry().user(uid);
-        let descriptor = user.share().and_then(|share| share.hold(1)).ok_or_else(|| {
-            Refused::new(RefusedFor::Limit, "this user has as many descriptors of the service as it may have")
-        })?;
-        let mut counts = control.counts();
-        let count = counts.entry(uid).or_default();
-        if count.all >= MOST_OF_A_USER || count.silent >= MOST_SILENT_OF_A_USER {
-            let text = format!(
-                "this user has {} control connections, {} of which have not said yet what they want",
-                count.all, count.silent
-            );
-            return Err(Refused::new(RefusedFor::Limit, text));
-        }
-        count.all += 1;
-        count.silent += 1;
-        drop(counts);
-        Ok(Self { control, uid, is_silent: true, _descriptor: descriptor })
-    }
-
-    /// It has said what it wants.
-    fn speak(&mut self) {
-        if std::mem::take(&mut self.is_silent)
-            && let Some(count) = self.control.counts().get_mut(&self.uid)
-        {
-            count.silent -= 1;
-        }
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.speak();
-        let mut counts = self.control.counts();
-        if let Some(count) = counts.get_mut(&self.uid) {
-            count.all -= 1;
-            if count.all == 0 {
-                counts.remove(&self.uid);
-            }
-        }
-    }
 }

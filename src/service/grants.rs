@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use netbox_config::Bound;
 use netbox_config::service::{Member, Principal, TenantLimits};
-use netbox_proxy::service::attach::Peer;
+use netbox_proxy::service::host::Peer;
 use netbox_proxy::service::wire::{Refused, RefusedFor};
 use nix::unistd::{Gid, Group, Uid, User};
 

@@ -11,7 +11,7 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use netbox_proxy::service::attach::Lane;
+use netbox_proxy::service::host::Lane;
 use netbox_proxy::service::wire::{Refused, RefusedFor};
 use tokio::runtime::{self, Handle};
 

@@ -29,8 +29,9 @@ use netbox_launcher::peer::{self, Namespace, Peer};
 use netbox_proxy::Listeners;
 use netbox_proxy::events::SessionId;
 use netbox_proxy::service::channel::{self, Receiver, Sender};
+use netbox_proxy::service::frames::encode;
 use netbox_proxy::service::wire::{
-    Attach, Handed, Hello, LONGEST_ATTACH, NamesUsed, Refused, RefusedFor, Told, VERSION, What, encode,
+    Attach, Handed, Hello, LONGEST_ATTACH, NamesUsed, Refused, RefusedFor, Told, VERSION, What,
 };
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, setsockopt, socket, sockopt};
 use nix::sys::time::TimeVal;

@@ -12,7 +12,8 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-use super::wire::{Decoder, Frame, MOST_DESCRIPTORS, WireError};
+use super::frames::{Decoder, Frame};
+use super::wire::{MOST_DESCRIPTORS, WireError};
 
 /// How much is read at once.
 const READ: usize = 16 << 10;
@@ -158,7 +159,8 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
-    use crate::service::wire::{LONGEST, Said, encode};
+    use crate::service::frames::encode;
+    use crate::service::wire::{LONGEST, Said};
 
     fn pair() -> ((Receiver, Sender), (Receiver, Sender)) {
         let (one, other) = UnixStream::pair().unwrap();

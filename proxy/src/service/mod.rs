@@ -11,9 +11,10 @@
 //! it: that is what the kernel says of the connection. What it asks for is bounded by what the service's owner grants to
 //! that user, and the sandbox is known by its listeners, not by a name or a number that somebody could repeat.
 //!
-//! * [`wire`]: frames and messages, read from bytes of any kind.
+//! * [`wire`]: the messages, and [`frames`]: how they are read from bytes of any kind.
 //! * [`channel`]: one end of a control connection.
 //! * [`handed`]: the descriptors that were handed over, and whether they are what they are said to be.
+//! * [`host`]: what an attached sandbox needs of the service, and what that knows of its client.
 //! * [`attach`]: one attached sandbox, from its request to its end.
 //! * [`registry`]: who is carried at the moment.
 //!
@@ -24,7 +25,9 @@
 pub mod attach;
 pub mod channel;
 pub mod credentials;
+pub mod frames;
 pub mod handed;
+pub mod host;
 pub mod outlet;
 pub mod registry;
 pub mod status;

@@ -14,7 +14,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::channel::Sender;
-use super::wire::{Sums, Told, encode};
+use super::frames::encode;
+use super::wire::{Sums, Told};
 use crate::events::Outlet;
 
 /// How many bytes of event lines may wait.

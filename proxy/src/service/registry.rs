@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use netbox_config::AskedPolicy;
 
-use super::attach::Peer;
+use super::host::Peer;
 use super::outlet::Outbox;
 use crate::metrics::{Label, MOST_LABELS, Reading};
 use crate::quota::Quota;

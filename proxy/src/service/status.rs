@@ -214,8 +214,9 @@ mod tests {
 
     use super::*;
     use crate::capture::tests::world::{World, expect, expect_reset, send};
+    use crate::service::frames::encode;
     use crate::service::registry::Registry;
-    use crate::service::wire::{LONGEST_ATTACH, Told, encode};
+    use crate::service::wire::{LONGEST_ATTACH, Told};
 
     fn tenant(world: &World, name: String) -> Tenant {
         let session = Arc::clone(&world.session);

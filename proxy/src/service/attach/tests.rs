@@ -3,16 +3,20 @@
 use std::net::{TcpListener, TcpStream as StdStream};
 use std::os::fd::AsFd;
 
-use netbox_config::{AskedPolicy, Bound, HostName, Mode, Rule, Source};
+use netbox_config::{AskedPolicy, Bound, HostName, Mode, Policy, Rule, Source};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime::Handle;
 
 use super::*;
 use crate::dns::{HostRecords, Names};
 use crate::facts::Facts;
 use crate::resolve::{LookupError, Pending, Resolver};
 use crate::service::channel::split;
-use crate::service::wire::{Handed, encode};
+use crate::service::handed::Networks;
+use crate::service::host::Lane;
+use crate::service::registry::Registry;
+use crate::service::wire::Handed;
 use crate::turns::Asked;
 
 /// Knows every name at one address that nobody has.

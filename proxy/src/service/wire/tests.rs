@@ -1,8 +1,11 @@
 use std::fs::File;
+use std::os::fd::OwnedFd;
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::service::frames::{Decoder, Frame, encode};
 
 fn frame(text: &str, descriptors: usize) -> Frame {
     let file = || OwnedFd::from(File::open("/dev/null").unwrap());
