@@ -22,6 +22,8 @@ const MAX_ENTRIES: usize = 4096;
 #[derive(Debug, Default)]
 pub struct Found {
     pub protected: Vec<Protected>,
+    /// Files that later runs believe whatever is in them.
+    pub files: Vec<Place>,
     /// Netbox itself, by each of its names.
     pub programs: Vec<Place>,
     pub warnings: Vec<String>,
@@ -32,6 +34,14 @@ pub fn replacement(program: &Place) -> String {
     format!(
         "{} was replaced while the command ran; if you did not do that yourself, install netbox anew before you use it",
         shown(&program.path)
+    )
+}
+
+/// What to say of a policy file that is not at its place.
+pub fn replacement_of_file(file: &Place) -> String {
+    format!(
+        "{} was replaced while the command ran; if you did not do that yourself, look at it before the next run",
+        shown(&file.path)
     )
 }
 
@@ -75,6 +85,9 @@ pub fn find(files: &[UsedFile]) -> Result<Found, String> {
     }
     for file in files {
         found.protected.push(protect(file)?);
+        if !file.is_known_by_content() {
+            found.files.extend(Place::of(file.written.clone()));
+        }
     }
     for program in own_programs() {
         let protected = Protected::in_place(&program.path)

@@ -183,7 +183,7 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
     }
     let published = published::open(&ports.published, voice).map_err(|(text, hint)| Fault { text, hint })?;
     let protected = protected::find(&effective.files).map_err(|text| Fault { text, hint: None })?;
-    let programs = protected.programs;
+    let (programs, files) = (protected.programs, protected.files);
     protected.warnings.iter().for_each(|warning| voice.warn(warning));
     let reach = Reach {
         sockets: unix_sockets.iter().map(|socket| socket.path().to_owned()).collect(),
@@ -266,7 +266,10 @@ fn confine(arguments: RunArguments, voice: Voice, intent: Intent, sink: Option<E
     let code = exit_code(&arguments, &events, &ended);
     let interrupted = if let Ended::Interrupted(interrupted) = ended { Some(interrupted) } else { None };
     for program in programs.iter().filter(|program| !program.is_kept()) {
-        voice.warn(protected::replacement(program));
+        say::alarm(protected::replacement(program));
+    }
+    for file in files.iter().filter(|file| !file.is_kept()) {
+        say::alarm(protected::replacement_of_file(file));
     }
     if let Some(place) = written_to.filter(|place| !place.is_kept()) {
         voice.warn(event_sink::replacement(&place));

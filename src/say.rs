@@ -34,6 +34,11 @@ impl Voice {
     }
 }
 
+/// Something that the person must know before they go on. Said in any case.
+pub fn alarm(text: impl Display) {
+    line(Priority::Warning, "warning: ", text);
+}
+
 /// Something that others wait for. Said in any case.
 pub fn note(text: impl Display) {
     line(Priority::Notice, "", text);

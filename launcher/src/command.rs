@@ -196,7 +196,12 @@ fn drop_privileges() -> Result<(), Failure> {
     let step = Step::Privileges;
     // A core pattern that begins with a pipe starts a program outside, and ignores a limit of 0: but not one of 1. It stays
     // so (`supervisor::core_limit`).
-    setrlimit(Resource::RLIMIT_CORE, 1, 1).at(step, "RLIMIT_CORE")?;
+    match setrlimit(Resource::RLIMIT_CORE, 1, 1) {
+        // It is 0 for good. Where the pattern names a file, there is just none.
+        Err(Errno::EPERM) if dumps_are_files() => {}
+        Err(Errno::EPERM) => return Err(Failure::outcome(step, NO_CORE_LIMIT)),
+        set => set.at(step, "RLIMIT_CORE")?,
+    }
     prctl::set_no_new_privs().at(step, "PR_SET_NO_NEW_PRIVS")?;
     if id_maps::is_root() {
         return Ok(());
@@ -207,6 +212,15 @@ fn drop_privileges() -> Result<(), Failure> {
         clear(set).map_err(|error| Failure::outcome(step, format!("clearing the {set:?} capabilities: {error}")))?;
     }
     Ok(())
+}
+
+const NO_CORE_LIMIT: &str = "core dumps are limited to 0 for good (`ulimit -Hc`), and of those the kernel tells a program \
+                             outside (/proc/sys/kernel/core_pattern), as it would not with a limit of 1: raise the hard limit \
+                             to 1 at least";
+
+/// Whether a core dump is no more than a file (core(5)).
+fn dumps_are_files() -> bool {
+    std::fs::read("/proc/sys/kernel/core_pattern").is_ok_and(|pattern| !matches!(pattern.first(), Some(b'|' | b'@')))
 }
 
 fn clear(set: CapSet) -> Result<(), caps::errors::CapsError> {

@@ -6,8 +6,8 @@
 //! the command's process executes the program, and pid 1 becomes a plain init: it reaps, passes signals on, and ends with the
 //! command. When it ends, for whatever reason, the kernel kills every process of the pid namespace.
 //!
-//! Stages: [`tie_to_netbox`], [`build`], [`make_command`], [`network::set_up`], [`hand_over`], [`start_command`],
-//! [`supervise`].
+//! Stages: [`tie_to_netbox`], [`build`], [`make_command`], [`network::set_up`], [`hand_over`], [`Unborn::start`],
+//! [`Life::supervise`].
 //!
 //! It never runs anything of the user's and keeps nothing of the host's: no descriptor but the channel to netbox. It is
 //! not dumpable, and its user namespace is above the command's, so the command can neither trace it nor take its
@@ -104,11 +104,10 @@ fn live(
         // Netbox changed its mind, or is gone.
         return Ok(());
     };
+    let life = Life::begin(command.pid)?;
     let visible = terminal.as_mut().filter(|_| foreground);
-    let Some(command) = start_command(command, channel, visible)? else {
-        return Ok(());
-    };
-    supervise(command, channel, supervisor, sockets, terminal)
+    command.start(channel, visible)?;
+    life.supervise(command.channel, channel, supervisor, sockets, terminal)
 }
 
 /// Stage 1. From here on, netbox's end is this process's end. Returns the signal mask that netbox had.
@@ -214,6 +213,20 @@ impl Unborn {
             _ => Err(Failure::outcome(Step::Fork, "the command's process ended without a word")),
         }
     }
+
+    /// Stage 6. Puts it into the foreground of `terminal`, and gives it the word.
+    fn start(&self, netbox: &Channel, terminal: Option<&mut Inside>) -> Result<(), Failure> {
+        let step = Step::Fork;
+        if let Some(terminal) = terminal {
+            terminal.bring_forward(self.pid, false);
+            netbox.report(&Report::Foreground, &[]).at(step, "the channel to netbox")?;
+        }
+        match self.channel.order(Order::Go { foreground: false }) {
+            // It has failed meanwhile, and what it said is the reason, which is read later.
+            Err(Errno::EPIPE) => Ok(()),
+            told => told.at(step, "the channel to the command"),
+        }
+    }
 }
 
 /// Stage 5. The listeners go out and are closed here, and so is the other end of the command's terminal.
@@ -230,99 +243,117 @@ fn hand_over(
     channel.report(&report, &descriptors).at(Step::HandOver, "the channel to netbox")
 }
 
-/// Stage 6. Puts the command into the foreground of `terminal`, and sees it execute. `None`: it could not, and netbox has
-/// been told.
-fn start_command(
-    Unborn { pid, channel: ours }: Unborn,
-    netbox: &Channel,
-    terminal: Option<&mut Inside>,
-) -> Result<Option<Pid>, Failure> {
-    let step = Step::Fork;
-    if let Some(terminal) = terminal {
-        terminal.bring_forward(pid, false);
-        netbox.report(&Report::Foreground, &[]).at(step, "the channel to netbox")?;
-    }
-    // Where it has failed meanwhile, what it said is the reason, and is read below.
-    let _ = ours.order(Order::Go { foreground: false });
-    match ours.next_report().at(step, "the channel to the command")? {
-        Some((Report::Failed(failure), _)) => Err(failure),
-        Some((not_executed @ Report::NotExecuted(_), _)) => {
-            let _ = netbox.report(&not_executed, &[]);
-            Ok(None)
-        }
-        Some(_) => Err(Failure::outcome(step, "the command's process spoke out of turn")),
-        // Closed by `exec`, or by a death that the next stage reaps.
-        None => Ok(Some(pid)),
-    }
-}
-
 /// Takes one order from a channel and carries it out. `false`: nobody is there to give another.
 type Serve = fn(&Channel) -> bool;
 
-/// Stage 7. Until the command ends, or netbox does.
-fn supervise(
+/// The command's life.
+struct Life {
     command: Pid,
-    channel: &Channel,
-    supervisor: Channel,
-    sockets: Channel,
-    mut terminal: Option<Inside>,
-) -> Result<(), Failure> {
-    let step = Step::Fork;
-    let mut children = SigSet::empty();
-    children.add(Signal::SIGCHLD);
-    let children =
-        SignalFd::with_flags(&children, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).at(step, "signalfd")?;
-    // Netbox's end is closed when nobody is left who could ask, which may be seen before the last one is reaped.
-    let mut servants: Vec<(Channel, Serve)> =
-        vec![(supervisor, supervisor::pairs::serve), (sockets, further_sockets::serve)];
-    let (mut turn, mut is_stopped) = (0, false);
-    loop {
-        // Reap first: a child may have ended before the signal descriptor was there.
-        while let Some(status) = reap(command).at(step, "waitpid")? {
-            if !libc::WIFSTOPPED(status) {
-                let _ = channel.report(&Report::Ended(status), &[]);
+    /// SIGCHLD.
+    children: SignalFd,
+}
+
+impl Life {
+    /// Before the command may run: afterwards nothing of it may fail.
+    fn begin(command: Pid) -> Result<Self, Failure> {
+        let mut children = SigSet::empty();
+        children.add(Signal::SIGCHLD);
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        Ok(Self { command, children: SignalFd::with_flags(&children, flags).at(Step::Fork, "signalfd")? })
+    }
+
+    /// Stage 7. Until the command ends, or netbox does.
+    ///
+    /// `birth`: the channel to the command's process, which `exec` closes. Until then it may be stopped by a key, or wait for
+    /// a file system, as long as it likes, and orders are carried out all the while.
+    fn supervise(
+        self,
+        birth: Channel,
+        channel: &Channel,
+        supervisor: Channel,
+        sockets: Channel,
+        mut terminal: Option<Inside>,
+    ) -> Result<(), Failure> {
+        let Self { command, children } = self;
+        let step = Step::Fork;
+        let mut birth = Some(birth);
+        // Netbox's end is closed when nobody is left who could ask, which may be seen before the last one is reaped.
+        let mut servants: Vec<(Channel, Serve)> =
+            vec![(supervisor, supervisor::pairs::serve), (sockets, further_sockets::serve)];
+        let (mut turn, mut is_stopped) = (0, false);
+        loop {
+            // Reap first: a child may have ended before the signal descriptor was there.
+            while let Some(status) = reap(command).at(step, "waitpid")? {
+                if !libc::WIFSTOPPED(status) {
+                    // Its last words come before its end.
+                    let report = birth.take().map(|birth| last_words(&birth)).transpose()?.flatten();
+                    let _ = channel.report(&report.unwrap_or(Report::Ended(status)), &[]);
+                    return Ok(());
+                }
+                // Signals have small numbers. When netbox is gone, so is this process.
+                let signal = libc::WSTOPSIG(status) as u8;
+                let _ = channel.report(&Report::Stopped { signal, turn }, &[]);
+                is_stopped = true;
+            }
+            let descriptors = [channel.as_fd().as_fd(), children.as_fd()];
+            let servants_of = servants.iter().map(|(channel, _)| channel.as_fd().as_fd());
+            let descriptors = descriptors.into_iter().chain(servants_of);
+            let descriptors = descriptors.chain(birth.iter().map(|birth| birth.as_fd().as_fd()));
+            let mut polled: Vec<_> = descriptors.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+            match poll(&mut polled, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(errno) => return Err(Failure::new(step, errno, "poll")),
+            }
+            let mut ready: Vec<bool> =
+                polled.iter().map(|fd| fd.revents().is_some_and(|events| !events.is_empty())).collect();
+            let is_born = birth.is_some() && ready.pop().unwrap_or(false);
+            let requests = ready.split_off(2);
+            let &[order, child] = ready.as_slice() else { continue };
+            if is_born
+                && let Some(birth) = birth.take()
+                && let Some(report) = last_words(&birth)?
+            {
+                let _ = channel.report(&report, &[]);
                 return Ok(());
             }
-            // Signals have small numbers. When netbox is gone, so is this process.
-            let signal = libc::WSTOPSIG(status) as u8;
-            let _ = channel.report(&Report::Stopped { signal, turn }, &[]);
-            is_stopped = true;
-        }
-        let descriptors = [channel.as_fd().as_fd(), children.as_fd()];
-        let descriptors = descriptors.into_iter().chain(servants.iter().map(|(channel, _)| channel.as_fd().as_fd()));
-        let mut polled: Vec<_> = descriptors.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-        match poll(&mut polled, PollTimeout::NONE) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(errno) => return Err(Failure::new(step, errno, "poll")),
-        }
-        let mut ready: Vec<bool> =
-            polled.iter().map(|fd| fd.revents().is_some_and(|events| !events.is_empty())).collect();
-        let requests = ready.split_off(2);
-        let &[order, child] = ready.as_slice() else { continue };
-        if child {
-            while let Ok(Some(_)) = children.read_signal() {}
-        }
-        if order {
-            match channel.next_order().at(step, "the channel to netbox")? {
-                Some(Order::Signal { number, group }) => pass_on(command, number, group),
-                Some(Order::Foreground(foreground)) => {
-                    set_foreground(terminal.as_mut(), foreground, command, is_stopped);
-                    let _ = channel.report(&Report::Foreground, &[]);
-                }
-                Some(Order::Continue { turn: next, foreground }) => {
-                    if let Some(foreground) = foreground {
-                        set_foreground(terminal.as_mut(), foreground, command, is_stopped);
-                    }
-                    (turn, is_stopped) = (next, false);
-                    pass_on(command, libc::SIGCONT, true);
-                    let _ = channel.report(&Report::Foreground, &[]);
-                }
-                Some(_) => {}
-                None => return Ok(()),
+            if child {
+                while let Ok(Some(_)) = children.read_signal() {}
             }
+            if order {
+                match channel.next_order().at(step, "the channel to netbox")? {
+                    Some(Order::Signal { number, group }) => pass_on(command, number, group),
+                    Some(Order::Foreground(foreground)) => {
+                        set_foreground(terminal.as_mut(), foreground, command, is_stopped);
+                        let _ = channel.report(&Report::Foreground, &[]);
+                    }
+                    Some(Order::Continue { turn: next, foreground }) => {
+                        if let Some(foreground) = foreground {
+                            set_foreground(terminal.as_mut(), foreground, command, is_stopped);
+                        }
+                        (turn, is_stopped) = (next, false);
+                        pass_on(command, libc::SIGCONT, true);
+                        let _ = channel.report(&Report::Foreground, &[]);
+                    }
+                    Some(_) => {}
+                    None => return Ok(()),
+                }
+            }
+            let mut requests = requests.into_iter();
+            servants.retain(|(channel, serve)| !requests.next().unwrap_or(false) || serve(channel));
         }
-        let mut requests = requests.into_iter();
-        servants.retain(|(channel, serve)| !requests.next().unwrap_or(false) || serve(channel));
+    }
+}
+
+/// What the command's process has said, before it executed the program or died. `None`: nothing.
+///
+/// # Errors
+/// One of its steps failed, or it spoke out of turn.
+fn last_words(birth: &Channel) -> Result<Option<Report>, Failure> {
+    match birth.next_report().at(Step::Fork, "the channel to the command")? {
+        Some((Report::Failed(failure), _)) => Err(failure),
+        Some((not_executed @ Report::NotExecuted(_), _)) => Ok(Some(not_executed)),
+        Some(_) => Err(Failure::outcome(Step::Fork, "the command's process spoke out of turn")),
+        None => Ok(None),
     }
 }
 

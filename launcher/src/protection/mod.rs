@@ -14,14 +14,18 @@
 //! mounts are not. Through a directory that it has kept open it can then rename what is in there, if not change what lies
 //! below the read-only mount, which stays where it was in the tree. Sandboxes that programs bring along do the same, so it
 //! cannot be forbidden. Therefore netbox also watches the directories and links ([`watch`]): if one is moved all the same,
-//! the run ends, and it is put back. Between the two, for as long as it takes to kill the sandbox, a run that starts would
-//! find something else. A file, netbox itself, is not watched: that it is replaced by its user is nothing unusual.
+//! the run ends, and it is put back ([`restore`]). Between the two, for as long as it takes to kill the sandbox, a run that
+//! starts would find something else: so every run tells the others what it has found ([`claims`]), and none starts that has
+//! found another thing. A file is not watched, nor is netbox itself: that it is replaced by its user is nothing unusual. It is
+//! looked at when the run ends.
 //!
 //! What that costs: between two mounts nothing is renamed or hard-linked (EXDEV). Programs that move files copy them
 //! instead; so there are only the mounts that must be, and what is protected by its content alone, as a project's file
 //! is, has no mounts above.
 
+mod claims;
 mod inside;
+mod restore;
 mod watch;
 mod way;
 

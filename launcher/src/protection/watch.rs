@@ -1,40 +1,39 @@
 //! Netbox's part: the names are watched while the command runs, and put right at its end.
 //!
 //! A directory or link that is moved tells so itself (inotify(7)); so does a link that loses its name, and a directory
-//! above tells of one that is removed, as an empty one can be. In the first second, and where the kernel has no watch left,
-//! the names are looked at now and then instead: the end of a watch waits for the kernel for some 15 milliseconds, more
-//! than all else that a short run takes. At the first sign the sandbox is killed. What is put right is put right when all of its processes are gone, so
-//! that nobody stands against it.
+//! above tells of one that is removed, as an empty one can be. In the first quarter of a second, and where the kernel has no
+//! watch left, the names are looked at every few milliseconds instead, at moments that nobody can foresee: the end of a watch
+//! waits for the kernel for some 15 milliseconds, more than all else that a short run takes. At the first sign the sandbox is
+//! killed. What is put right is put right when all of its processes are gone, so that nobody stands against it. What cannot be
+//! is closed, so that later runs fail on it rather than believe it.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
-use std::fs::{self, DirBuilder, Permissions};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::fcntl::readlinkat;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use nix::sys::stat::{fstat, lstat};
-use nix::unistd::geteuid;
 
 use super::Protected;
+use super::claims::Claims;
+use super::restore::{is_in_place, put_back};
 use super::way::{Kind, Name};
 use crate::error::{At, Failure, Step};
-use crate::inode::Inode;
 use crate::sys;
 
-/// How often the names are looked at before there is a watch, and where there is none.
-const GLANCE: Duration = Duration::from_millis(100);
+/// How long it may be, before there is a watch, until the names are looked at again; at the most. Where there is none, that
+/// is all there is.
+const GLANCE: Duration = Duration::from_millis(8);
 const RARE_GLANCE: Duration = Duration::from_millis(500);
 
 /// When a run is no short one.
-const BEGIN: Duration = Duration::from_secs(1);
+const BEGIN: Duration = Duration::from_millis(250);
 
 /// A name that decides later runs, and that came to mean something else while the command ran.
 #[derive(Clone, Debug)]
@@ -49,6 +48,8 @@ pub struct Replaced {
 /// The watch over one run.
 pub(crate) struct Watch {
     names: Arc<Vec<Name>>,
+    /// To the end, when all of them are what they were.
+    claims: Option<Claims>,
     /// Dropped, the thread ends. Nobody waits for it: what it could still do is to kill a sandbox that is gone, by a handle.
     thread: Option<PipeWriter>,
     is_finished: bool,
@@ -61,7 +62,10 @@ impl Watch {
         let mut names: Vec<Name> = names.cloned().collect();
         names.sort_by(|one, other| one.path.cmp(&other.path));
         names.dedup_by(|one, other| one.path == other.path);
-        Self::over(names, sandbox, watch, BEGIN)
+        let claims = Claims::make(&names)?;
+        let mut watch = Self::over(names, sandbox, watch, BEGIN)?;
+        watch.claims = Some(claims);
+        Ok(watch)
     }
 
     /// The same over these names. `inotify` is asked for a watch after `begin`.
@@ -73,7 +77,7 @@ impl Watch {
     ) -> Result<Self, Failure> {
         let names = Arc::new(names);
         if names.is_empty() {
-            return Ok(Self { names, thread: None, is_finished: false });
+            return Ok(Self { names, thread: None, claims: None, is_finished: false });
         }
         let step = Step::Protection;
         let (end, stop) = io::pipe().at(step, "a pipe")?;
@@ -81,7 +85,7 @@ impl Watch {
         let body = move || keep_watch(&watched, inotify, begin, &end, &sandbox);
         let thread = thread::Builder::new().name("watch".into()).stack_size(128 * 1024);
         thread.spawn(body).at(step, "a thread")?;
-        Ok(Self { names, thread: Some(stop), is_finished: false })
+        Ok(Self { names, thread: Some(stop), claims: None, is_finished: false })
     }
 
     /// The sandbox is about to end: it need not be killed any more.
@@ -96,9 +100,11 @@ impl Watch {
         // From the outermost in: what is inside comes back with it.
         let replaced = self.names.iter().filter(|name| !is_in_place(name)).map(|name| Replaced {
             path: name.path.clone(),
-            outcome: put_back(name).map_err(|error| error.raw_os_error().unwrap_or_default()),
+            outcome: put_back(name).map_err(|error| error.raw_os_error().unwrap_or(libc::ENOTRECOVERABLE)),
         });
-        replaced.collect()
+        let replaced = replaced.collect();
+        drop(self.claims.take());
+        replaced
     }
 }
 
@@ -157,7 +163,7 @@ fn keep_watch(
         }
         let patience = match (&watch, watching) {
             (_, Some(_)) => None,
-            (None, _) => Some(GLANCE.min(begin.saturating_duration_since(Instant::now()))),
+            (None, _) => Some(some_part_of(GLANCE).min(begin.saturating_duration_since(Instant::now()))),
             (Some(_), None) => Some(RARE_GLANCE),
         };
         // Half a second is no more than that type can hold.
@@ -174,67 +180,15 @@ fn keep_watch(
     }
 }
 
-fn is_in_place(name: &Name) -> bool {
-    lstat(&name.path).is_ok_and(|stat| Inode::of(&stat) == name.inode)
+/// Some time up to this one, which cannot be foreseen, of a millisecond at least.
+fn some_part_of(time: Duration) -> Duration {
+    let milliseconds = u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
+    Duration::from_millis(1 + random() % milliseconds)
 }
 
-/// Makes the name mean again what it meant. The value is where the other thing is, if there was one in its place.
-fn put_back(name: &Name) -> io::Result<Option<PathBuf>> {
-    let other = match fs::symlink_metadata(&name.path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        found => {
-            found?;
-            let aside = free_name(&name.path)?;
-            fs::rename(&name.path, &aside)?;
-            Some(aside)
-        }
-    };
-    if fstat(&*name.handle)?.st_nlink > 0 {
-        let moved = bring_back(name);
-        if moved.is_err() {
-            // Out of reach. Later runs are to fail on what is here, rather than to go without what was.
-            fs::File::create_new(&name.path)?;
-        }
-        moved?;
-    } else if name.kind == Kind::Link {
-        symlink(PathBuf::from(readlinkat(&*name.handle, "").map_err(io::Error::from)?), &name.path)?;
-    } else {
-        // Only an empty one can be removed: what is in it is read-only.
-        DirBuilder::new().mode(name.mode).create(&name.path)?;
-    }
-    Ok(other)
-}
-
-/// Moves what had the name back to it, from wherever it is.
-fn bring_back(name: &Name) -> io::Result<()> {
-    let now = fs::read_link(format!("/proc/self/fd/{}", name.handle.as_raw_fd()))?;
-    let mut above: Vec<_> = now.ancestors().skip(1).collect();
-    above.reverse();
-    // Whoever moved it may have closed the directories there.
-    for directory in above {
-        let metadata = fs::symlink_metadata(directory)?;
-        let mode = metadata.mode() & 0o7777;
-        if metadata.is_dir() && metadata.uid() == geteuid().as_raw() && mode & 0o700 != 0o700 {
-            fs::set_permissions(directory, Permissions::from_mode(mode | 0o700))?;
-        }
-    }
-    if Inode::of(&lstat(&now)?) != name.inode {
-        return Err(io::ErrorKind::NotFound.into());
-    }
-    fs::rename(&now, &name.path)
-}
-
-/// A name beside this one that nothing has.
-fn free_name(path: &Path) -> io::Result<PathBuf> {
-    for number in 1..1000 {
-        let mut name: OsString = path.as_os_str().to_owned();
-        name.push(format!(".replaced-{number}"));
-        match fs::symlink_metadata(&name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(name.into()),
-            _ => {}
-        }
-    }
-    Err(io::ErrorKind::AlreadyExists.into())
+pub(super) fn random() -> u64 {
+    // Each one is seeded by the kernel or follows from one that is, and nobody sees what comes of it.
+    RandomState::new().build_hasher().finish()
 }
 
 #[cfg(test)]
@@ -245,6 +199,8 @@ mod tests {
     use nix::fcntl::{OFlag, open, openat, renameat};
     use nix::sys::stat::{Mode, mkdirat};
     use nix::unistd::Pid;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Child, Command};
 
@@ -297,6 +253,41 @@ mod tests {
             assert!(scene.is_whole() && !scene.home.join("gone").exists());
             assert_eq!(fs::read_to_string(scene.home.join(".config/netbox/config.toml")).unwrap(), "mine");
         }
+    }
+
+    #[test]
+    fn closed_directories_and_taken_names_keep_nothing_from_coming_back() {
+        for are_taken in [false, true] {
+            let mut scene = scene(Some("config.toml"), true);
+            let at = |name: &str| scene.home.join(name);
+            for number in (1..100).filter(|_| are_taken) {
+                fs::write(at(&format!(".config.replaced-{number}")), "").unwrap();
+            }
+            fs::rename(at(".config"), at("gone")).unwrap();
+            fs::create_dir_all(at(".config/netbox")).unwrap();
+            fs::write(at(".config/netbox/config.toml"), "evil").unwrap();
+            for closed in [".config/netbox", ".config", "gone", ""] {
+                fs::set_permissions(at(closed), fs::Permissions::from_mode(0o555)).unwrap();
+            }
+            assert_eq!(scene.sandbox.wait().unwrap().signal(), Some(libc::SIGKILL));
+            let replaced = scene.watch.finish();
+            let aside = replaced[0].outcome.clone().unwrap().unwrap();
+            assert!(replaced.len() == 1 && aside.join("netbox/config.toml").exists(), "{replaced:?}");
+            assert!(scene.is_whole());
+            assert_eq!(fs::read_to_string(scene.home.join(".config/netbox/config.toml")).unwrap(), "mine");
+            fs::set_permissions(aside, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_directory_that_has_moved_into_what_took_its_place_comes_back() {
+        let mut scene = scene(Some("config.toml"), true);
+        let at = |name: &str| scene.home.join(name);
+        fs::rename(at(".config"), at("gone")).unwrap();
+        fs::create_dir_all(at(".config/netbox")).unwrap();
+        fs::rename(at("gone"), at(".config/inside")).unwrap();
+        assert_eq!(scene.end(), [(".config".to_owned(), Some(".config.replaced-1".to_owned()))]);
+        assert!(scene.is_whole());
     }
 
     #[test]
