@@ -1,7 +1,8 @@
-"""Renames from a mount namespace that has no mounts but its own: python3 rename.py FOLDER NAME [remove] [stay]
+"""Renames from a mount namespace that has no mounts but its own: python3 rename.py FOLDER NAME [remove] [stay] [closed] [taken]
 
 It opens the folder, goes into a new user and mount namespace, changes the root and unmounts the old one, and then renames
 the name in the folder that it still has open, and puts another directory there. With `remove` it removes it first; with `stay` it does not end.
+With `taken` it takes the names to which the directory could be moved away again, and with `closed` it closes both folders.
 """
 
 import ctypes
@@ -40,6 +41,11 @@ def main(folder, name, *how):
         os.rename(name, "gone", src_dir_fd=handle, dst_dir_fd=handle)
     print("renamed", flush=True)
     os.mkdir(name, dir_fd=handle)
+    for number in range(1, 100) if "taken" in how else ():
+        os.mkdir("%s.replaced-%d" % (name, number), dir_fd=handle)
+    if "closed" in how:
+        os.fchmod(os.open(name, os.O_RDONLY, dir_fd=handle), 0o555)
+        os.fchmod(handle, 0o555)
     while "stay" in how:
         signal.pause()
 

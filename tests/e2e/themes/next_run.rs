@@ -9,6 +9,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::signal::Signal;
 
 use crate::programs::{PYTHON, own};
 use crate::run::{Run, eventually};
@@ -28,6 +29,8 @@ tests![
     the_same_directory_at_another_mount_cannot_be_changed needs [],
     a_namespace_inside_takes_no_mount_off needs [],
     a_namespace_without_the_mounts_ends_the_run_and_changes_nothing needs [PYTHON],
+    nothing_starts_where_another_run_has_found_something_else needs [PYTHON],
+    a_named_policy_file_that_was_replaced_is_told_of needs [PYTHON],
     the_end_of_a_run_uncovers_nothing needs [PYTHON],
     an_empty_directory_that_is_removed_there_is_made_again needs [PYTHON],
     who_replaces_netbox_from_outside_is_told_and_goes_on needs [],
@@ -275,13 +278,45 @@ fn a_namespace_without_the_mounts_ends_the_run_and_changes_nothing(world: &World
         act(world.bare(), &bare, "").exits_with(0).says("renamed");
         assert!(!is_whole(&bare), "it works without netbox");
         // Whether the program goes on, and is killed, or has ended before netbox looks.
-        for how in ["stay", ""] {
+        for how in ["stay", "", "taken", "closed"] {
             let own = home(world);
             let outcome = act(world.netbox(&FLAGS), &own, how);
             outcome.exits_with(125).complains("decides later runs").complains("it is back");
             assert!(is_whole(&own), "{outcome}");
         }
     }
+}
+
+/// While something else has the place of the policy's directory, which is for a moment, a run would take it for the user's, and
+/// would stand by it. Here the moment is longer: who watches stands still.
+fn nothing_starts_where_another_run_has_found_something_else(world: &World) {
+    let home = home(world);
+    let program = own(world, PYTHON.name, "rename.py", &[&home.to_string_lossy(), ".config", "stay"]).join("' '");
+    let script = format!("echo ready; read line; exec '{program}'");
+    let mut first = world.netbox(&FLAGS).env("HOME", &home).stdin_open().start(&["sh", "-c", &script]);
+    first.wait_for_stdout("ready\n");
+    first.signal(Signal::SIGSTOP);
+    first.write(b"go\n");
+    first.wait_for_stdout("renamed\n");
+    let second = || world.netbox(&FLAGS).env("HOME", &home).exec(&["echo", "it runs"]);
+    let refused = second();
+    refused.exits_with(125).complains(".config is not what another run of netbox has found there");
+    assert!(refused.stdout().is_empty(), "{refused}");
+    first.signal(Signal::SIGCONT);
+    first.finish().exits_with(125).complains("it is back");
+    second().exits_with(0).says("it runs");
+    assert!(is_whole(&home));
+}
+
+fn a_named_policy_file_that_was_replaced_is_told_of(world: &World) {
+    let home = home(world);
+    fs::create_dir(home.join("rules")).expect("own folder");
+    fs::write(home.join("rules/mine.toml"), "").expect("own folder");
+    let (folder, file) = (home.join("rules"), home.join("rules/mine.toml"));
+    let program = own(world, PYTHON.name, "rename.py", &[&folder.to_string_lossy(), "mine.toml"]);
+    let flags = ["--config", &file.to_string_lossy(), "--quiet"];
+    let outcome = world.netbox(&flags).env("HOME", &home).exec(&program);
+    outcome.exits_with(0).says("renamed").complains("rules/mine.toml` was replaced while the command ran");
 }
 
 /// The mounts of the sandbox's first process come apart a moment before the kernel kills the other processes.

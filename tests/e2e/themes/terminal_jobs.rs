@@ -1,10 +1,13 @@
 //! Job control: netbox is a job of the shell that it was started from, and the command notices what a job notices.
 
+use std::fs;
+
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 
-use crate::run::Running;
+use crate::programs::STRACE;
+use crate::run::{Running, eventually};
 use crate::terminal::Terminal;
 use crate::tests;
 use crate::world::World;
@@ -25,7 +28,11 @@ tests![
     a_shell_inside_has_jobs_of_its_own needs [],
     a_shell_inside_can_suspend_itself needs [],
     a_stopped_job_can_be_killed needs [],
+    ctrl_z_before_the_command_is_executed_is_one_like_any_other needs [STRACE],
 ];
+
+/// Each process of netbox's waits that long before it changes its signals: microseconds.
+const LONG: &str = "rt_sigprocmask:delay_enter=500000:when=1";
 
 pub(super) const PROMPT: &str = "prompt> ";
 
@@ -387,4 +394,45 @@ fn a_stopped_job_can_be_killed(world: &World) {
         window.line("");
     }
     window.close();
+}
+
+/// The keys are the command's as soon as it is in the foreground, and that is before it executes the program.
+fn ctrl_z_before_the_command_is_executed_is_one_like_any_other(world: &World) {
+    let window = Window::new(world);
+    let netbox = window.netbox("echo ready; read word; echo got-$word-");
+    window.line(&format!("strace -f -o /dev/null -e trace=rt_sigprocmask -e inject={LONG} {netbox}"));
+    assert!(eventually(|| has_its_terminal_and_not_run(window.shell.pid())), "the command is in the foreground");
+    window.terminal.enter("\x1a");
+    window.shows("Stopped");
+    window.shows(PROMPT);
+    window.line("fg");
+    window.shows("ready\r\n");
+    window.line("word");
+    window.shows("got-word-\r\n");
+    window.shows(PROMPT);
+    window.close();
+}
+
+/// Whether a process below this one is still netbox by name, and leads the group in the foreground of its own terminal.
+fn has_its_terminal_and_not_run(above: Pid) -> bool {
+    // `pid (comm) state ppid pgrp session tty_nr tpgid …` (proc_pid_stat(5)).
+    let fields = |pid: i32| -> Option<(String, [i32; 4])> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
+        let rest: Vec<i32> = rest.split_whitespace().skip(1).take(5).map_while(|word| word.parse().ok()).collect();
+        let &[parent, group, session, _, foreground] = rest.as_slice() else { return None };
+        Some((name.to_owned(), [parent, group, session, foreground]))
+    };
+    let is_below = |pid: i32| {
+        let above = above.as_raw();
+        std::iter::successors(Some(pid), |pid| Some(fields(*pid)?.1[0]))
+            .take_while(|pid| *pid > 1)
+            .any(|pid| pid == above)
+    };
+    let all = fs::read_dir("/proc").expect("`/proc`").flatten();
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).any(|pid: i32| {
+        fields(pid).is_some_and(|(name, [_, group, session, foreground])| {
+            name == "netbox" && group == pid && foreground == pid && session != pid
+        }) && is_below(pid)
+    })
 }
