@@ -85,7 +85,7 @@ fn say(text: &str) -> nix::Result<OwnedFd> {
             bound => break bound?,
         }
     }
-    listen(&own, Backlog::MAXALLOWABLE)?;
+    listen(&own, Backlog::MAXCONN)?;
     Ok(own)
 }
 
