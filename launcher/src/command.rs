@@ -29,7 +29,7 @@ use caps::CapSet;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl;
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::unistd::{AccessFlags, access, chdir};
 
@@ -198,8 +198,11 @@ fn drop_privileges() -> Result<(), Failure> {
     // so (`supervisor::core_limit`).
     match setrlimit(Resource::RLIMIT_CORE, 1, 1) {
         // It is 0 for good. Where the pattern names a file, there is just none.
-        Err(Errno::EPERM) if dumps_are_files() => {}
-        Err(Errno::EPERM) => return Err(Failure::outcome(step, NO_CORE_LIMIT)),
+        Err(Errno::EPERM) if getrlimit(Resource::RLIMIT_CORE).is_ok_and(|(_, hard)| hard == 0) => {
+            if !dumps_are_files() {
+                return Err(Failure::outcome(step, NO_CORE_LIMIT));
+            }
+        }
         set => set.at(step, "RLIMIT_CORE")?,
     }
     prctl::set_no_new_privs().at(step, "PR_SET_NO_NEW_PRIVS")?;

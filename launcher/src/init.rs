@@ -223,7 +223,7 @@ impl Unborn {
         }
         match self.channel.order(Order::Go { foreground: false }) {
             // It has failed meanwhile, and what it said is the reason, which is read later.
-            Err(Errno::EPIPE) => Ok(()),
+            Err(Errno::EPIPE | Errno::ECONNRESET) => Ok(()),
             told => told.at(step, "the channel to the command"),
         }
     }

@@ -259,9 +259,13 @@ async fn accept_all(
     }
 }
 
+/// As many as a listener lets wait, at the most: whoever connects all the while must not hold up the end.
+const MOST_WAITING: usize = 4096;
+
 /// Accepts the connections that were made before the sandbox ended, and waits for no other.
 fn accept_the_rest(session: &Arc<Session>, way: &Way, listener: TcpListener, connections: &mut JoinSet<()>) {
-    while let Ok((stream, _)) = listener.accept() {
+    for _ in 0..MOST_WAITING {
+        let Ok((stream, _)) = listener.accept() else { return };
         if let Ok(stream) = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream)) {
             accept(session, way, stream, connections);
         }

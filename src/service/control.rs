@@ -63,6 +63,8 @@ pub struct Control {
     grants: RwLock<Arc<Grants>>,
     /// Counts the grants that were replaced.
     generation: AtomicU64,
+    /// Held by whoever grants again: of two, the later one puts the later grants in force.
+    granting: Mutex<()>,
     networks: Networks,
     user_namespace: Namespace,
     own_uid: u32,
@@ -103,6 +105,7 @@ impl Control {
             service,
             grants: RwLock::new(grants),
             generation: AtomicU64::new(0),
+            granting: Mutex::default(),
             networks: Networks { own, of: peer::network_of },
             user_namespace,
             own_uid: netbox_launcher::effective_uid(),
@@ -168,6 +171,7 @@ impl Control {
     /// Puts what a sandbox is granted now in the place of what it was, and tells its client, if that is something else. How
     /// many connections that ends.
     fn grant_again(&self, tenant: &Tenant) -> usize {
+        let _one_at_a_time = self.granting.lock().unwrap_or_else(PoisonError::into_inner);
         let Tenant { asked: Some(Asking { peer, policy: asked, outbox }), session, .. } = tenant else { return 0 };
         let granted = block_in_place(|| self.grants().held(peer)).and_then(|held| {
             session.quota().set(&held.limits);

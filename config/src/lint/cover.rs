@@ -233,10 +233,12 @@ impl<'a> Reach<'a> {
     /// Whether some target of the rule may be inside.
     fn may_meet(&self, rule: &Rule) -> bool {
         let index = self.ceiling.index();
-        let on_its_ports = |mut found: Found<'_>| {
-            found.any(|place| {
+        // Where there are more, it may.
+        let on_its_ports = |found: Found<'_>| {
+            let is_inside = |place: usize| {
                 rule.allowed_ports().within(std::iter::once(self.ceiling.rules()[place].allowed_ports())).is_some()
-            })
+            };
+            found.enumerate().any(|(compared, place)| compared >= COMPARED || is_inside(place))
         };
         match rule.pattern() {
             HostPattern::Every => !self.at_or_above.is_empty() || index.of_every().next().is_some(),

@@ -2,10 +2,11 @@
 //!
 //! Theory of operation. For as long as a name means something else than it should, a run that starts would take that for what
 //! it should mean, and would stand by it later. So each run binds, for each name that it watches, an abstract unix socket
-//! (unix(7)) that says which user, which path and which inode. Such sockets belong to a network namespace: programs in a
+//! (unix(7)) that says which user, which name in which directory and which inode. Such sockets belong to a network namespace: programs in a
 //! sandbox see none of the host's and can make none there; and they are gone with their process, whatever it dies of. Who
-//! starts binds its own and then looks at the others'. Where one of the same user says another inode for the same path, there
-//! is no run. Of two that start at the same moment, at least one sees the other.
+//! starts binds its own and then looks at the others'. Where one of the same user says another inode for the same name, there
+//! is no run; and there is none where a name means another thing by then, since whoever said so may have put it right and
+//! be gone. Of two that start at the same moment, at least one sees the other.
 
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,6 +20,7 @@ use nix::sys::socket::{
 use nix::sys::stat::lstat;
 use nix::unistd::geteuid;
 
+use super::restore::is_in_place;
 use super::watch::random;
 use super::way::Name;
 use crate::error::{At, Failure, Step};
@@ -41,13 +43,16 @@ impl Claims {
     pub(super) fn make(names: &[Name]) -> Result<Self, Failure> {
         let step = Step::Protection;
         let user = geteuid().as_raw();
-        // A container may share the network, and has files of its own under the same paths.
-        let root = lstat("/").map(|stat| Inode::of(&stat)).at(step, "`/`")?;
-        let sockets = names.iter().map(|name| say(&format!("{}{}", prefix(user, root, name), meaning(name))));
-        let sockets = sockets.collect::<nix::Result<Vec<_>>>().at(step, "telling other runs")?;
-        let others = fs::read_to_string(SOCKETS).at(step, SOCKETS)?;
-        let disputed = names.iter().find(|name| is_disputed(&others, user, &prefix(user, root, name), &meaning(name)));
-        match disputed {
+        let prefixes = names.iter().map(|name| prefix(user, name)).collect::<nix::Result<Vec<_>>>();
+        let prefixes = prefixes.at(step, "a directory on the way")?;
+        let said = names.iter().zip(&prefixes).map(|(name, prefix)| say(&format!("{prefix}{}", meaning(name))));
+        let sockets = said.collect::<nix::Result<Vec<_>>>().at(step, "telling other runs")?;
+        // Anybody may have bound a name that is no text.
+        let others = fs::read(SOCKETS).at(step, SOCKETS)?;
+        let others = String::from_utf8_lossy(&others);
+        let mut said = names.iter().zip(&prefixes);
+        let disputed = said.find(|(name, prefix)| is_disputed(&others, user, prefix, &meaning(name)));
+        match disputed.map(|(name, _)| name).or_else(|| names.iter().find(|name| !is_in_place(name))) {
             None => Ok(Self { _sockets: sockets }),
             Some(name) => Err(Failure::outcome(step, account(&name.path))),
         }
@@ -61,14 +66,17 @@ fn account(path: &Path) -> String {
     )
 }
 
-/// The same for everything that this path of this user's might mean.
-fn prefix(user: u32, root: Inode, name: &Name) -> String {
-    let place = format!("{:x}.{:x}:", root.device, root.number);
-    let bytes = place.as_bytes().iter().chain(name.path.as_os_str().as_encoded_bytes());
+/// The same for everything that this name of this user's might mean. It is the directory that counts, and not its path: a
+/// container that shares the network, or a service with a home of its own, has other files under the same paths. A directory
+/// that was replaced is found by its own name.
+fn prefix(user: u32, name: &Name) -> nix::Result<String> {
+    let directory = Inode::of(&lstat(name.path.parent().unwrap_or(&name.path))?);
+    let place = format!("{:x}.{:x}/", directory.device, directory.number);
+    let bytes = place.as_bytes().iter().chain(name.path.file_name().unwrap_or_default().as_encoded_bytes());
     // FNV-1a: what counts is that every netbox comes to the same, and that the whole is no longer than such a name may be.
     let hash = bytes
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    format!("netbox-name:{user}:{hash:016x}:")
+    Ok(format!("netbox-name:{user}:{hash:016x}:"))
 }
 
 fn meaning(name: &Name) -> String {
@@ -129,10 +137,14 @@ mod tests {
         let after = find();
         let refused = Claims::make(&after).unwrap_err().to_string();
         assert!(refused.contains(&format!("{}/.config is not what another run", home.display())), "{refused}");
-        // Who has found what was there before is at one with the others.
-        assert!(Claims::make(&before).is_ok());
         drop((first, same));
         assert!(Claims::make(&after).is_ok());
+        // Who has found what was there before, or what is there no more, has found what it should not.
+        assert!(Claims::make(&before).is_err());
+        fs::rename(home.join(".config"), home.join("other")).unwrap();
+        fs::rename(home.join("gone"), home.join(".config")).unwrap();
+        assert!(Claims::make(&after).is_err());
+        assert!(Claims::make(&before).is_ok());
     }
 
     #[test]

@@ -7,12 +7,15 @@
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, RenameFlags, readlinkat, renameat2};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, socket};
 use nix::sys::stat::{fstat, lstat};
 use nix::unistd::geteuid;
 
@@ -35,23 +38,52 @@ pub(super) fn put_back(name: &Name) -> io::Result<Option<PathBuf>> {
         // Somebody was faster, once more.
         _ => Err(io::Error::other(format!("{restored:?} came back"))),
     };
+    if is_anothers_place(name) {
+        return Err(Errno::EPERM.into());
+    }
     // Whoever moved it may have closed the directory.
     let opened = name.path.parent().map_or(Ok(()), open_up);
     if is_in_place(name) {
         return Ok(None);
     }
     let restored = opened.and_then(|()| restore(name)).and_then(|other| is_whole(&other).map(|()| other));
-    if restored.is_err() {
+    if restored.is_err() && !is_in_place(name) {
         close(&name.path)?;
     }
     restored
 }
 
+/// Root does nothing in a directory that is a user's: that one is nowhere in a sandbox, and may lead it elsewhere meanwhile.
+fn is_anothers_place(name: &Name) -> bool {
+    let owner = name.path.parent().and_then(|parent| lstat(parent).ok()).map(|stat| stat.st_uid);
+    geteuid().is_root() && owner != Some(0)
+}
+
+/// While it is held, no other run of this user's puts anything back: each would undo what the other does. Others can bind
+/// such a name, so it is not waited for for long.
+pub(super) fn take_turns() -> Option<OwnedFd> {
+    let name = format!("netbox-restore:{}", geteuid());
+    let own = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).ok()?;
+    let address = UnixAddr::new_abstract(name.as_bytes()).ok()?;
+    for _ in 0..LONGEST_TURN.as_millis() {
+        match bind(own.as_raw_fd(), &address) {
+            Ok(()) => return Some(own),
+            Err(_) => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    None
+}
+
+const LONGEST_TURN: Duration = Duration::from_secs(1);
+
 fn restore(name: &Name) -> io::Result<Option<PathBuf>> {
     let aside = set_aside(&name.path);
     if fstat(&*name.handle)?.st_nlink > 0 {
         return match aside {
-            Ok(aside) => bring_back(name).map(|()| aside),
+            Ok(aside) => bring_back(name).map(|()| aside.clone()).inspect_err(|_| {
+                // Something has to be there that can be closed.
+                let _ = aside.iter().try_for_each(|aside| fs::rename(aside, &name.path));
+            }),
             // Names and room can be used up. For this, neither is needed.
             Err(_) => exchange(name).map(Some),
         };

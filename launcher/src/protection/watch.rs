@@ -22,7 +22,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 use super::Protected;
 use super::claims::Claims;
-use super::restore::{is_in_place, put_back};
+use super::restore::{is_in_place, put_back, take_turns};
 use super::way::{Kind, Name};
 use crate::error::{At, Failure, Step};
 use crate::sys;
@@ -97,12 +97,19 @@ impl Watch {
     pub(crate) fn finish(&mut self) -> Vec<Replaced> {
         self.stop();
         self.is_finished = true;
-        // From the outermost in: what is inside comes back with it.
-        let replaced = self.names.iter().filter(|name| !is_in_place(name)).map(|name| Replaced {
-            path: name.path.clone(),
-            outcome: put_back(name).map_err(|error| error.raw_os_error().unwrap_or(libc::ENOTRECOVERABLE)),
-        });
-        let replaced = replaced.collect();
+        let mut replaced: Vec<Replaced> = Vec::new();
+        if !self.names.iter().all(is_in_place) {
+            let _turn = take_turns();
+            // From the outermost in: what is inside comes back with it, and stays closed where that is closed.
+            for name in self.names.iter().filter(|name| !is_in_place(name)) {
+                let is_below_closed = |one: &Replaced| one.outcome.is_err() && name.path.starts_with(&one.path);
+                if replaced.iter().any(is_below_closed) {
+                    continue;
+                }
+                let outcome = put_back(name).map_err(|error| error.raw_os_error().unwrap_or(libc::ENOTRECOVERABLE));
+                replaced.push(Replaced { path: name.path.clone(), outcome });
+            }
+        }
         drop(self.claims.take());
         replaced
     }

@@ -13,6 +13,8 @@ use super::wire::{Attach, Handed, Hello, MOST_DESCRIPTORS, VERSION, WireError};
 pub struct Decoder {
     buffer: BytesMut,
     descriptors: Vec<OwnedFd>,
+    /// Those that belong to the conversation have come and were taken. Any more would be held for as long as half a frame is.
+    has_taken: bool,
 }
 
 /// One frame.
@@ -37,16 +39,18 @@ impl Decoder {
     /// More descriptors than any frame may have.
     pub fn feed(&mut self, bytes: &[u8], descriptors: Vec<OwnedFd>) -> Result<(), WireError> {
         let came = self.descriptors.len() + descriptors.len();
-        if came > MOST_DESCRIPTORS {
-            return Err(WireError::Descriptors { announced: MOST_DESCRIPTORS, came });
+        let most = if self.has_taken { 0 } else { MOST_DESCRIPTORS };
+        if came > most {
+            return Err(WireError::Descriptors { announced: most, came });
         }
         self.buffer.extend_from_slice(bytes);
         self.descriptors.extend(descriptors);
         Ok(())
     }
 
-    /// What came with frames that were taken alone.
+    /// What came with frames that were taken alone. No more may come.
     pub fn take_descriptors(&mut self) -> Vec<OwnedFd> {
+        self.has_taken = true;
         std::mem::take(&mut self.descriptors)
     }
 
@@ -56,6 +60,7 @@ impl Decoder {
     /// It is longer.
     pub fn next(&mut self, longest: usize) -> Result<Option<Frame>, WireError> {
         let Some(frame) = self.next_alone(longest)? else { return Ok(None) };
+        self.has_taken |= !self.descriptors.is_empty();
         Ok(Some(Frame { descriptors: std::mem::take(&mut self.descriptors), ..frame }))
     }
 

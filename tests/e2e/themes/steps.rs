@@ -23,6 +23,7 @@ use crate::world::World;
 tests![
     a_step_that_fails_is_told_and_the_command_does_not_run needs [],
     what_failed_first_is_told needs [],
+    without_core_dumps_for_good_it_runs_where_they_are_files needs [PRLIMIT],
     each_mount_that_fails_gives_125 needs [STRACE],
     each_limit_on_descriptors_gives_125 needs [PRLIMIT],
 ];
@@ -140,6 +141,18 @@ fn a_step_that_fails_is_told_and_the_command_does_not_run(world: &World) {
             }
         };
         fails(world, run, step, errno);
+    }
+}
+
+/// A limit of 0 that cannot be raised is as good as one of 1 where a core dump is no more than a file.
+fn without_core_dumps_for_good_it_runs_where_they_are_files(world: &World) {
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").expect("there is one");
+    let outcome = world.netbox(&FLAGS).under(&["prlimit", "--core=0:0"]).exec(&["sh", "-c", "echo ran; ulimit -Hc"]);
+    if pattern.starts_with(['|', '@']) {
+        outcome.exits_with(125).complains("raise the hard limit");
+        assert!(outcome.stdout().is_empty(), "{outcome}");
+    } else {
+        outcome.exits_with(0).says("ran\n0\n");
     }
 }
 
