@@ -17,7 +17,7 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, listen, socket,
 };
-use nix::sys::stat::lstat;
+use nix::sys::stat::{lstat, stat};
 use nix::unistd::geteuid;
 
 use super::restore::is_in_place;
@@ -66,12 +66,13 @@ fn account(path: &Path) -> String {
     )
 }
 
-/// The same for everything that this name of this user's might mean. It is the directory that counts, and not its path: a
-/// container that shares the network, or a service with a home of its own, has other files under the same paths. A directory
-/// that was replaced is found by its own name.
+/// The same for everything that this name of this user's might mean, in this mount namespace: in another one, a container's or
+/// a service's with a home of its own, something else may be mounted there, and nobody has replaced it. It is the directory that
+/// counts, and not its path; a directory that was replaced is found by its own name.
 fn prefix(user: u32, name: &Name) -> nix::Result<String> {
     let directory = Inode::of(&lstat(name.path.parent().unwrap_or(&name.path))?);
-    let place = format!("{:x}.{:x}/", directory.device, directory.number);
+    let mounts = Inode::of(&stat("/proc/self/ns/mnt")?);
+    let place = format!("{:x}/{:x}.{:x}/", mounts.number, directory.device, directory.number);
     let bytes = place.as_bytes().iter().chain(name.path.file_name().unwrap_or_default().as_encoded_bytes());
     // FNV-1a: what counts is that every netbox comes to the same, and that the whole is no longer than such a name may be.
     let hash = bytes
