@@ -46,7 +46,13 @@ fn what_is_listed_passes_and_all_else_is_refused_by_the_service(world: &World) {
     outcome.exits_with(0).says("hello service-listed.example.com GET /page").says("GET /secret").says("HTTP/1.1 403");
     let decision = outcome.allowed(&listed.name, 80, "listed");
     assert_eq!((&decision["rule"]["source"], &decision["via"]), (&"--allow".into(), &"capture".into()), "{outcome}");
-    assert!(decision["process"]["exe"].as_str().is_some_and(|exe| exe.ends_with("curl")), "{outcome}");
+    // Who made the connect is told by netbox, beside the connection itself: where that comes late, it is told of nobody.
+    let names_the_process = || {
+        let outcome = service.netbox(&["--allow", &listed.name]).exec(&curl(&[&urls[0]]));
+        let decision = outcome.allowed(&listed.name, 80, "listed");
+        decision["process"]["exe"].as_str().is_some_and(|exe| exe.ends_with("curl"))
+    };
+    assert!(eventually(names_the_process), "no decision names the process");
     outcome.allowed(&listed.name, 443, "listed");
     outcome.refused(&other.name, 80, "not-listed");
     assert_eq!(outcome.events_of("close").len(), 2, "{outcome}");
