@@ -105,7 +105,7 @@ fn is_disputed(sockets: &str, user: u32, prefix: &str, meaning: &str) -> bool {
     others.into_iter().any(|other| is_of(other, user))
 }
 
-/// Whether who listens there is this user. Who cannot be asked for now counts as such.
+/// Whether who listens there is this user. Who cannot be asked counts as such.
 fn is_of(name: &str, user: u32) -> bool {
     let asked = || -> nix::Result<u32> {
         let own =
