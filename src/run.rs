@@ -138,6 +138,7 @@ impl From<Failure> for Fault {
     }
 }
 
+const MORE_FILES: &str = "raise the limit with `ulimit -n`";
 /// Below that, parts that netbox is made of do not begin at all.
 const LEAST_DESCRIPTORS: u64 = 64;
 
@@ -147,11 +148,16 @@ fn room_for_files() -> Result<(), Fault> {
         return Ok(());
     }
     let text = format!("netbox may open {limit} files here, and needs {LEAST_DESCRIPTORS} at least");
-    Err(Fault { text, hint: Some("raise the limit with `ulimit -n`".to_owned()) })
+    Err(Fault { text, hint: Some(MORE_FILES.to_owned()) })
 }
 
 fn fault(what: &str) -> impl Fn(std::io::Error) -> Fault + '_ {
-    move |error| Fault { text: format!("cannot {what}: {error}"), hint: None }
+    move |error| Fault { text: format!("cannot {what}: {error}"), hint: way_out(&error).map(str::to_owned) }
+}
+
+/// What to do about an error that the machine's limits make.
+fn way_out(error: &std::io::Error) -> Option<&'static str> {
+    matches!(error.raw_os_error(), Some(libc::EMFILE)).then_some(MORE_FILES)
 }
 
 /// From here on, an error means that the command did not run.
@@ -334,7 +340,10 @@ fn exit_code(arguments: &RunArguments, events: &Events, ended: &Ended) -> u8 {
     let program =
         || netbox_config::quote(arguments.command.first().map(|word| word.as_encoded_bytes()).unwrap_or_default());
     match ended {
-        Ended::Proxy(error) => refuse(FAILED, &format!("the proxy failed, and the sandbox was ended: {error}"), None),
+        Ended::Proxy(error) => {
+            let text = format!("the proxy failed, and the sandbox was ended: {error}");
+            refuse(FAILED, &text, way_out(error))
+        }
         Ended::Service(why) => refuse(FAILED, &format!("{}, and the sandbox was ended", why.text), why.hint.as_deref()),
         Ended::TimedOut => {
             refuse(TIMED_OUT, "the time that `--timeout` gives is over, and the command was ended", None)

@@ -148,12 +148,13 @@ async fn join(
     };
     let (left, leaving) = oneshot::channel::<()>();
     let mut held = pin!(hold_lease(lease, &session.events, leaving));
+    // What can fail comes before the command runs.
+    let report = watch(sandbox.as_fd().try_clone_to_owned()?)?;
     if let Err(failure) = sandbox.start(judge) {
         sandbox.kill();
         sandbox.outcome();
         return Ok(Ended::Sandbox(Outcome::Failed(failure)));
     }
-    let report = watch(sandbox.as_fd().try_clone_to_owned()?)?;
     let mut patience = pin!(run_out(timeout));
     let mut timed_out = false;
     let outcome = 'running: loop {
